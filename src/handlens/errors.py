@@ -1,0 +1,68 @@
+"""What can go wrong with what the user gave us, and how one line about it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SHOWN = 10
+"""Problems shown before the rest is only counted: more than a screen helps nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where: file, line (from 1), row id; empty where it does not apply.
+
+    >>> print(Problem("3 numbers, so the last start has no length", line=2, id="img 1"))
+    line 2, img 1: 3 numbers, so the last start has no length
+    """
+
+    what: str
+    file: str = ""
+    line: int = 0
+    id: str = ""
+
+    def __str__(self) -> str:
+        places = [self.file, f"line {self.line}" if self.line else "", self.id]
+        where = ", ".join(place for place in places if place)
+        return f"{where}: {self.what}" if where else self.what
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that say something, for `--json`."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def describe(headline: str, problems: Sequence[Problem]) -> str:
+    """A headline, at most ten problems, and a count of the rest.
+
+    >>> print(describe("a.csv cannot be scored", [Problem("no row for img 4")]))
+    a.csv cannot be scored (1 problem):
+      no row for img 4
+    """
+    count = f"{len(problems):,} problem{'s' if len(problems) != 1 else ''}"
+    lines = [f"{headline} ({count}):", *(f"  {problem}" for problem in problems[:SHOWN])]
+    if len(problems) > SHOWN:
+        lines.append(f"  and {len(problems) - SHOWN:,} more")
+    return "\n".join(lines)
+
+
+class HandlensError(Exception):
+    """The input's fault, not ours: the message is for the user and says what to do."""
+
+
+class DataError(HandlensError):
+    """A data folder, image or label file that cannot be used."""
+
+
+class SubmissionError(HandlensError):
+    """A submission that cannot be scored; `problems` lists every reason."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        super().__init__(describe(f"{file} cannot be scored", problems))
+        self.file = file
+        self.problems = tuple(problems)
+
+
+class ModelError(HandlensError):
+    """A model or recipe that cannot answer."""

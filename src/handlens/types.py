@@ -1,0 +1,175 @@
+"""The nouns every challenge is told in: cases, truths, codecs, models, recipes, scores, challenges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from handlens.errors import Problem
+
+Answer = Any
+"""What a model says about a case: runs, a tuple of runs, or probabilities. The challenge's codec knows."""
+
+Label = Any
+"""What is true about a case, in the challenge's own terms."""
+
+Part = Literal["train", "test"]
+Order = Literal["rows", "columns"]
+"""How pixels are numbered: `rows` left to right then down, `columns` top to bottom then right."""
+
+Shape = tuple[int, int]
+"""Height and width in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to answer about: an image, a fragment, a photograph.
+
+    `shape` is (height, width), None where nothing says it. Cases with the same `group` show the same thing and
+    must stay on one side of a split. `details` are the challenge's own facts, such as a patient's age.
+    """
+
+    id: str
+    path: Path
+    shape: Shape | None = None
+    group: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Labelled cases. `cases` tell nothing of the answer; `read` fetches the label of one of them, when asked."""
+
+    cases: tuple[Case, ...]
+    read: Callable[[Case], Label]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How an answer is written in a submission.
+
+    `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names kinds of
+    broken cells with an example of each: the contract test feeds every one of them.
+    """
+
+    id_column: str
+    columns: tuple[str, ...]
+    parse: Callable[[tuple[str, ...], Case], Answer]
+    format: Callable[[Answer, Case], tuple[str, ...]]
+    refused: Mapping[str, tuple[str, ...]]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return (self.id_column, *self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """What one answer is worth, and the numbers behind it."""
+
+    id: str
+    value: float
+    parts: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The exact score, its parts, the cases in the truth's order, and hints for a person."""
+
+    value: float
+    parts: Mapping[str, float]
+    cases: tuple[CaseScore, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a data folder holds, and every problem found in it."""
+
+    facts: Mapping[str, str]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice of this challenge alone: `--order columns` for cells. `kind` is used where `choices` is empty."""
+
+    name: str
+    help: str
+    choices: tuple[str, ...] = ()
+    kind: type = str
+    default: Any = None
+
+
+Settings = Mapping[str, Any]
+"""Option name to value, complete: every option of the challenge is there."""
+
+
+class Model(Protocol):
+    """Answers a case. Deterministic: the same case gets the same answer."""
+
+    def __call__(self, case: Case, /) -> Answer: ...
+
+
+class Recipe(Protocol):
+    """How a challenge is solved: a frozen dataclass, its hyper-parameters as fields.
+
+    `prepare` gets the labelled training cases of the folder, or None where there are none, and returns the model. A model
+    that learns from labels must not answer a training case with what it learned from that case's group.
+    """
+
+    def prepare(self, train: Truth | None, /) -> Model: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDefaults:
+    """Cases in the test part and image size of a made-up data set small enough for a demo."""
+
+    cases: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """A challenge is a value: names, words and plain functions.
+
+    read_cases   the cases of one part of a data folder; an empty list where the part is absent
+    open_truth   labelled cases of a data folder or a solution file
+    inspect      what is in a data folder, and what is wrong with it
+    write_sample made-up data into an empty folder: (folder, seed=, cases=, size=)
+    codec        how answers are written, under these settings
+    score        the exact score of parsed answers, one for every case of the truth
+    perfect      the answer that a label asks for
+    empty        the answer of someone who saw nothing
+    """
+
+    name: str
+    title: str
+    asks: str
+    metric: str
+    rules: Path
+    read_cases: Callable[[Path, Part], list[Case]]
+    open_truth: Callable[[Path, Settings], Truth]
+    inspect: Callable[[Path], Inventory]
+    write_sample: Callable[..., None]
+    sample_defaults: SampleDefaults
+    codec: Callable[[Settings], Codec]
+    score: Callable[[Mapping[str, Answer], Truth, Settings], Score]
+    perfect: Callable[[Label, Case, Settings], Answer]
+    empty: Callable[[Case, Settings], Answer]
+    recipe: Recipe
+    options: Sequence[Option] = ()
+
+    def settings(self, **given: Any) -> dict[str, Any]:
+        """All options with their values: the given ones, the rest at their defaults; unknown names are refused."""
+        known = {option.name: option.default for option in self.options}
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            have = ", ".join(known) or "none"
+            raise TypeError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
+        for option in self.options:
+            if option.choices and given.get(option.name, option.default) not in option.choices:
+                raise ValueError(f"{option.name} is {given[option.name]!r}; expected one of {', '.join(option.choices)}")
+        return {**known, **given}
