@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 SHOWN = 10
@@ -52,7 +53,19 @@ class HandlensError(Exception):
 
 
 class DataError(HandlensError):
-    """A data folder, image or label file that cannot be used."""
+    """A data folder, image or label file that cannot be used; `file` is the one to look at."""
+
+    def __init__(self, what: str, *, file: Path | None = None) -> None:
+        super().__init__(f"{file}: {what}" if file else what)
+        self.what = what
+        self.file = file
+
+    def problem(self, folder: Path) -> Problem:
+        """The same as one line of a list about this folder."""
+        if self.file is None:
+            return Problem(self.what)
+        inside = self.file.is_relative_to(folder)
+        return Problem(self.what, file=str(self.file.relative_to(folder) if inside else self.file))
 
 
 class SubmissionError(HandlensError):

@@ -27,7 +27,17 @@ DEFLATE_RATIO = 1_032
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
-_MODE_BYTES = {"1": 1, "L": 1, "P": 1, "LA": 2, "PA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3}  # bytes a pixel
+_MODE_BYTES = {
+    "1": 1,
+    "L": 1,
+    "P": 1,
+    "LA": 2,
+    "PA": 2,
+    "RGB": 3,
+    "RGBA": 4,
+    "CMYK": 4,
+    "YCbCr": 3,
+}  # bytes a pixel
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +64,14 @@ def read_header(path: Path) -> Header:
                 header = Header((picture.height, picture.width), picture.mode, picture.format or "")
                 segments = _tiff_segments_end(picture) if header.format == "TIFF" else 0
     except Image.DecompressionBombError:
-        raise DataError(f"{path}: more pixels than the {MAX_IMAGE_PIXELS:,} that are read") from None
+        raise DataError(f"more pixels than the {MAX_IMAGE_PIXELS:,} that are read", file=path) from None
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
-        raise DataError(f"{path}: not a readable picture ({error})") from None
+        raise DataError(f"not a readable picture ({error})", file=path) from None
     _refuse_bomb(path, header, size)
     if segments > size:
-        raise DataError(f"{path}: truncated; its pixels end at byte {segments:,}, the file has {size:,}: copy it again")
+        raise DataError(
+            f"truncated; its pixels end at byte {segments:,}, the file has {size:,}: copy it again", file=path
+        )
     if header.format in ("PNG", "JPEG"):
         _refuse_truncated(path, header.format, size)
     return header
@@ -73,9 +85,7 @@ def read_image(path: Path) -> Array:
     picture = None
     if header.mode not in ("1", "P", "PA", "LA", "CMYK"):  # OpenCV expands these to colours
         try:
-            picture = cv2.imdecode(
-                np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
-            )
+            picture = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
         except cv2.error:
             picture = None
     if picture is None:
@@ -83,7 +93,7 @@ def read_image(path: Path) -> Array:
     elif picture.ndim == 3:
         picture = cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA if picture.shape[2] == 4 else cv2.COLOR_BGR2RGB)
     if picture.shape[:2] != header.shape:
-        raise DataError(f"{path}: the header says {shown(header.shape)}, the pixels are {shown(picture.shape[:2])}")
+        raise DataError(f"the header says {shown(header.shape)}, the pixels are {shown(picture.shape[:2])}", file=path)
     return picture
 
 
@@ -152,9 +162,9 @@ def _file_size(path: Path) -> int:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        raise DataError(f"cannot be read ({error.strerror})", file=path) from None
     if not size:
-        raise DataError(f"{path}: the file is empty: copy it again")
+        raise DataError("the file is empty: copy it again", file=path)
     return size
 
 
@@ -162,12 +172,14 @@ def _refuse_bomb(path: Path, header: Header, size: int) -> None:
     pixels = header.shape[0] * header.shape[1]
     if pixels > MAX_IMAGE_PIXELS:
         raise DataError(
-            f"{path}: {shown(header.shape)} is {pixels:,} pixels; more than {MAX_IMAGE_PIXELS:,} are not read"
+            f"{shown(header.shape)} is {pixels:,} pixels; more than {MAX_IMAGE_PIXELS:,} are not read",
+            file=path,
         )
     bits = 1 if header.mode in ("1", "P") else 8 * _MODE_BYTES.get(header.mode, 2)
     if header.format == "PNG" and pixels * bits // 8 > DEFLATE_RATIO * size + 2**16:
         raise DataError(
-            f"{path}: the header says {shown(header.shape)}, but {size:,} bytes cannot hold that many pixels: copy it again"
+            f"the header says {shown(header.shape)}, but {size:,} bytes cannot hold that many pixels: copy it again",
+            file=path,
         )
 
 
@@ -177,7 +189,7 @@ def _refuse_truncated(path: Path, kind: str, size: int) -> None:
         stream.seek(max(0, size - 1024))
         tail = stream.read()
     if (b"IEND\xaeB`\x82" if kind == "PNG" else b"\xff\xd9") not in tail:
-        raise DataError(f"{path}: truncated {kind} of {size:,} bytes, its end is missing: copy it again")
+        raise DataError(f"truncated {kind} of {size:,} bytes, its end is missing: copy it again", file=path)
 
 
 def _tiff_segments_end(picture: Any) -> int:
@@ -201,7 +213,7 @@ def _read_with_pillow(path: Path) -> Array:
                     mode = "RGB"
                 return np.asarray(picture.convert(mode) if mode else picture)
         except Exception as error:
-            raise DataError(f"{path}: damaged, its pixels cannot be decoded ({error}): copy it again") from None
+            raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
 
 
 def _is_grey(palette: list[int]) -> bool:
@@ -213,13 +225,14 @@ def _map_npy(path: Path) -> Array:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError) as error:
-        raise DataError(f"{path}: not a readable array ({error})") from None
+        raise DataError(f"not a readable array ({error})", file=path) from None
     if not isinstance(mapped, np.memmap):
-        raise DataError(f"{path}: not one .npy array; save a single array with numpy.save")
+        raise DataError("not one .npy array; save a single array with numpy.save", file=path)
     if mapped.offset + mapped.nbytes != size:
         raise DataError(
-            f"{path}: the header says {shown(mapped.shape)} {mapped.dtype} ({mapped.offset + mapped.nbytes:,} bytes), "
-            f"the file has {size:,}: save it again"
+            f"the header says {shown(mapped.shape)} {mapped.dtype} ({mapped.offset + mapped.nbytes:,} bytes), "
+            f"the file has {size:,}: save it again",
+            file=path,
         )
     return mapped
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from handlens.runs import Runs, overlap, overlaps
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +61,13 @@ def dice(counts: Counts, *, empty: float) -> float:
     return 2 * counts.tp / sizes if sizes else empty
 
 
+def class_f1(counts: Counts) -> float:
+    """F1 of one class; 0 where nobody has it and nobody named it."""
+    return dice(counts, empty=0.0)
+
+
 def f1_matrix(predicted: Sequence[Runs], true: Sequence[Runs]) -> npt.NDArray[np.float64]:
     """Pixel F1 of every predicted with every true instance; 0 where undefined."""
-    import numpy as np
-
     both = overlaps(predicted, true).astype(np.float64)
     said = np.array([runs.area for runs in predicted], np.float64)[:, None]
     there = np.array([runs.area for runs in true], np.float64)[None, :]
@@ -77,12 +78,10 @@ def f1_matrix(predicted: Sequence[Runs], true: Sequence[Runs]) -> npt.NDArray[np
 
 
 def matched_f1(predicted: Sequence[Runs], true: Sequence[Runs]) -> float:
-    """oF1: the best one-to-one assignment's F1, summed, over the larger number of instances; there is one of each at least.
+    """oF1: the best one-to-one assignment's F1, summed, over the larger number of instances. Both have one at least.
 
     Mean over the true instances times true / max(predicted, true), in this order, as the official code computes it.
     """
-    import numpy as np
-
     matrix = f1_matrix(predicted, true)
     matched = np.zeros(len(true))
     chosen = _assign(matrix)
@@ -93,7 +92,7 @@ def matched_f1(predicted: Sequence[Runs], true: Sequence[Runs]) -> float:
 def _assign(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The chosen entries of a matrix, one in a row and one in a column, with the largest sum."""
     if 1 in matrix.shape:  # the optimum is the maximum; spares a slow import for most images
-        return matrix.max(keepdims=True).ravel()
+        return np.array([matrix.max()])
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(matrix, maximize=True)

@@ -50,8 +50,9 @@ class Truth:
 class Codec:
     """How an answer is written in a submission.
 
-    `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names kinds of
-    broken cells with an example of each: the contract test feeds every one of them.
+    `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names
+    kinds of broken cells with an example of each: the contract test feeds every one of them. `numeric` columns are
+    numbers in Parquet.
     """
 
     id_column: str
@@ -59,6 +60,7 @@ class Codec:
     parse: Callable[[tuple[str, ...], Case], Answer]
     format: Callable[[Answer, Case], tuple[str, ...]]
     refused: Mapping[str, tuple[str, ...]]
+    numeric: bool = False
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -116,8 +118,8 @@ class Model(Protocol):
 class Recipe(Protocol):
     """How a challenge is solved: a frozen dataclass, its hyper-parameters as fields.
 
-    `prepare` gets the labelled training cases of the folder, or None where there are none, and returns the model. A model
-    that learns from labels must not answer a training case with what it learned from that case's group.
+    `prepare` gets the labelled training cases of the folder, or None where there are none, and returns the model.
+    A model that learns from labels must not answer a training case with what it learned from that case's group.
     """
 
     def prepare(self, train: Truth | None, /) -> Model: ...
@@ -171,5 +173,7 @@ class Challenge:
             raise TypeError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
         for option in self.options:
             if option.choices and given.get(option.name, option.default) not in option.choices:
-                raise ValueError(f"{option.name} is {given[option.name]!r}; expected one of {', '.join(option.choices)}")
+                raise ValueError(
+                    f"{option.name} is {given[option.name]!r}; expected one of {', '.join(option.choices)}"
+                )
         return {**known, **given}

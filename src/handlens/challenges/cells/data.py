@@ -1,0 +1,141 @@
+"""Where the cells challenge keeps its files: `im/NN.png`, `mask/NN.png`, alone or under `train/` and `test/`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from handlens.errors import DataError, Problem
+from handlens.images import list_images, read_header, read_mask, shown
+from handlens.runs import Runs, encode, parse_pairs
+from handlens.table import read_solutions
+from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
+
+CONTEST_SHAPE: Shape = (1000, 1000)
+"""Every image of the contest; the solution file gives no shape of its own."""
+
+
+def case_id(path: Path) -> str:
+    """The number in the file name: `00.png` is case `0`; any other name stands for itself.
+
+    >>> case_id(Path("im/07.png"))
+    '7'
+    """
+    stem = path.stem
+    return str(int(stem)) if stem.isascii() and stem.isdigit() else stem
+
+
+def read_cases(folder: Path, part: Part) -> list[Case]:
+    """The images of one part, in the order of their names."""
+    root = _part_folder(folder, part)
+    return [_case(path, path) for path in list_images(root / "im")] if root else []
+
+
+def open_truth(path: Path, settings: Settings) -> Truth:
+    """Masks of a folder (`mask/`, `train/mask/`) or a solution file `img,pixels`."""
+    if path.is_file():
+        return _open_solution(path)
+    root = next((place for place in (path, path / "train") if (place / "mask").is_dir()), None)
+    if root is None:
+        raise DataError(
+            "no mask/ folder: expected mask/NN.png beside im/NN.png, or a solution file img,pixels", file=path
+        )
+    images = {case_id(image): image for image in list_images(root / "im")}
+    masks = {case_id(mask): mask for mask in list_images(root / "mask")}
+    if not masks:
+        raise DataError("no pictures in it", file=root / "mask")
+
+    def read(case: Case) -> Runs:
+        mask = read_mask(masks[case.id])
+        if mask.shape != case.shape:
+            raise DataError(
+                f"the mask is {shown(mask.shape)}, its image {shown(case.shape or ())}", file=masks[case.id]
+            )
+        return encode(mask, order=settings["order"])
+
+    return Truth(tuple(_case(images.get(id, mask), mask) for id, mask in masks.items()), read)
+
+
+def inspect(folder: Path) -> Inventory:
+    """Counts, sizes, and what is wrong, from headers alone."""
+    facts: dict[str, str] = {}
+    problems: list[Problem] = []
+    parts: tuple[Part, ...] = ("train", "test")
+    roots = {part: root for part in parts if (root := _part_folder(folder, part))}
+    for part, root in roots.items():
+        images, masks = list_images(root / "im"), list_images(root / "mask")
+        sizes = _read_shapes(folder, images, problems)
+        facts[f"{part} images"] = f"{len(images):,} ({_listed_sizes(sizes)})" if images else "none"
+        if masks:
+            _compare_masks(folder, masks, sizes, problems)
+            facts[f"{part} masks"] = f"{len(masks):,}"
+        if part == "train":
+            without = sorted(set(map(case_id, images)) - set(map(case_id, masks)))
+            problems += [
+                Problem(f"image {id} has no mask: add {root.name}/mask/ for it or move it to test") for id in without
+            ]
+    if not facts:
+        problems.append(Problem("no im/ folder here or under train/ or test/: expected im/NN.png", file=str(folder)))
+    return Inventory(facts, tuple(problems))
+
+
+def _part_folder(folder: Path, part: Part) -> Path | None:
+    if (folder / part / "im").is_dir():
+        return folder / part
+    if (folder / "im").is_dir() and (part == "train") == (folder / "mask").is_dir():
+        return folder
+    return None
+
+
+def _case(path: Path, shaped: Path) -> Case:
+    return Case(case_id(path), path, read_header(shaped).shape, group=path.stem)
+
+
+def _open_solution(path: Path) -> Truth:
+    solutions = {s.id: s for s in read_solutions(path, id_column="img", answer_column="pixels")}
+
+    def read(case: Case) -> Runs:
+        height, width = case.shape or CONTEST_SHAPE
+        try:
+            return parse_pairs(solutions[case.id].text, pixels=height * width)
+        except ValueError as error:
+            raise DataError(f"line {solutions[case.id].line}, img {case.id}: {error}", file=path) from None
+
+    cases = (Case(s.id, path, s.shape or CONTEST_SHAPE, group=s.id) for s in solutions.values())
+    return Truth(tuple(cases), read)
+
+
+def _read_shapes(folder: Path, images: list[Path], problems: list[Problem]) -> dict[str, Shape]:
+    sizes: dict[str, Shape] = {}
+    for path in images:
+        id = case_id(path)
+        name = str(path.relative_to(folder))
+        if id in sizes:
+            problems.append(Problem(f"a second image with id {id}: rename one of them", file=name))
+        try:
+            sizes[id] = read_header(path).shape
+        except DataError as error:
+            problems.append(error.problem(folder))
+    return sizes
+
+
+def _compare_masks(folder: Path, masks: list[Path], sizes: dict[str, Shape], problems: list[Problem]) -> None:
+    for path in masks:
+        id, name = case_id(path), str(path.relative_to(folder))
+        try:
+            shape = read_header(path).shape
+        except DataError as error:
+            problems.append(error.problem(folder))
+            continue
+        if id not in sizes:
+            if not list(path.parent.parent.glob(f"im/{path.stem}.*")):
+                problems.append(Problem("a mask without an image: add im/ for it or remove the mask", file=name))
+        elif shape != sizes[id]:
+            problems.append(
+                Problem(f"the mask is {shown(shape)}, its image {shown(sizes[id])}: they must be equal", file=name)
+            )
+
+
+def _listed_sizes(sizes: dict[str, Shape]) -> str:
+    common = Counter(sizes.values()).most_common(4)
+    return ", ".join(f"{count} of {shown(shape)}" if len(common) > 1 else shown(shape) for shape, count in common)

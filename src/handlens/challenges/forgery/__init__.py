@@ -1,0 +1,24 @@
+"""The forgery challenge: its table of contents."""
+
+from pathlib import Path
+
+from handlens.challenges.forgery import data, recipe, sample, score
+from handlens.types import Challenge, SampleDefaults
+
+CHALLENGE = Challenge(
+    name="forgery",
+    title="Scientific image forgery (Recod.ai/LUC)",
+    asks="Which regions of a figure are copies of which? Instance masks, or `authentic`.",
+    metric="oF1, mean over images",
+    rules=Path(__file__).with_name("rules.md"),
+    read_cases=data.read_cases,
+    open_truth=data.open_truth,
+    inspect=data.inspect,
+    write_sample=sample.write_sample,
+    sample_defaults=SampleDefaults(cases=10, size=512),
+    codec=score.codec,
+    score=score.score,
+    perfect=score.perfect,
+    empty=score.empty,
+    recipe=recipe.RECIPE,
+)

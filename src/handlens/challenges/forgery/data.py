@@ -1,0 +1,183 @@
+"""Where the forgery challenge keeps its files, and what a case is called when two folders use the same number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from handlens.challenges.forgery.score import AUTHENTIC, ORDER, Instances
+from handlens.errors import DataError, Problem
+from handlens.images import list_images, read_header, read_npy, read_npy_header, shown
+from handlens.runs import encode, parse_lists
+from handlens.table import read_solutions
+from handlens.types import Case, Inventory, Part, Settings, Truth
+
+SOLUTION = "solution.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A folder of labelled images; `masks` is None where all are authentic."""
+
+    kind: str
+    images: Path
+    masks: Path | None
+
+
+def read_cases(folder: Path, part: Part) -> list[Case]:
+    """The images of one part; a folder of pictures alone counts as a test part."""
+    if part == "train":
+        return [case for case, _ in _labelled(folder)]
+    images = folder / "test_images" if (folder / "test_images").is_dir() else folder
+    return [Case(path.stem, path, read_header(path).shape, group=path.stem) for path in list_images(images)]
+
+
+def open_truth(path: Path, settings: Settings) -> Truth:
+    """`train_images/` with `train_masks/`, or a solution file `case_id,annotation,shape`."""
+    if path.is_file() or (path / SOLUTION).is_file():
+        return _open_solution(path if path.is_file() else path / SOLUTION)
+    labelled = _labelled(path)
+    if not labelled:
+        raise DataError(
+            f"no labelled images: expected train_images/authentic, train_images/forged and train_masks, or {SOLUTION}",
+            file=path,
+        )
+    masks = {case.id: mask for case, mask in labelled}
+
+    def read(case: Case) -> Instances:
+        mask = masks[case.id]
+        return _read_instances(mask, case) if mask else ()
+
+    return Truth(tuple(case for case, _ in labelled), read)
+
+
+def inspect(folder: Path) -> Inventory:
+    """Counts, sizes, instances, and what is wrong, from headers alone."""
+    facts: dict[str, str] = {}
+    problems: list[Problem] = []
+    sizes: Counter[str] = Counter()
+    instances: Counter[int] = Counter()
+    for source in _sources(folder):
+        images = list_images(source.images)
+        facts[source.kind] = f"{len(images):,} images"
+        shapes = {}
+        for path in images:
+            if (stem := path.stem) in shapes:
+                problems.append(Problem(f"a second image with case_id {stem}: rename one", file=_inside(path, folder)))
+            try:
+                shapes[stem] = read_header(path).shape
+                sizes[shown(shapes[stem])] += 1
+            except DataError as error:
+                shapes[stem] = (0, 0)
+                problems.append(error.problem(folder))
+        if source.masks:
+            instances += _inspect_masks(folder, source.masks, shapes, problems)
+    if not facts:
+        what = "no train_images/, supplemental_images/ or test_images/ here"
+        problems.append(Problem(what, file=str(folder)))
+    if sizes:
+        facts["commonest sizes (height x width)"] = ", ".join(f"{size}: {n:,}" for size, n in sizes.most_common(5))
+    if instances:
+        facts["instances in an image"] = ", ".join(f"{n}: {count:,}" for n, count in sorted(instances.items()))
+    return Inventory(facts, tuple(problems))
+
+
+def _sources(folder: Path) -> list[_Source]:
+    places = [
+        _Source("authentic", folder / "train_images" / "authentic", None),
+        _Source("forged", folder / "train_images" / "forged", folder / "train_masks"),
+        _Source("supplemental", folder / "supplemental_images", folder / "supplemental_masks"),
+        _Source("test", folder / "test_images", None),
+    ]
+    return [place for place in places if place.images.is_dir()]
+
+
+def _labelled(folder: Path) -> list[tuple[Case, Path | None]]:
+    """Training images and their masks. A number used by two folders is told apart as `forged/12` and `authentic/12`."""
+    found = [
+        (source.kind, path, source.masks / f"{path.stem}.npy" if source.masks else None)
+        for source in _sources(folder)
+        if source.kind != "test"
+        for path in list_images(source.images)
+    ]
+    uses = Counter(path.stem for _, path, _ in found)
+    return [
+        (
+            Case(
+                path.stem if uses[path.stem] == 1 else f"{kind}/{path.stem}",
+                path,
+                read_header(path).shape,
+                group=path.stem,
+            ),
+            mask,
+        )
+        for kind, path, mask in found
+    ]
+
+
+def _read_instances(path: Path, case: Case) -> Instances:
+    if not path.is_file():
+        raise DataError(f"no mask for the forged image {case.path.name}: add it, or move the image", file=path)
+    masks = read_npy(path)
+    _refuse_wrong_mask(path, masks.shape, masks.dtype, case.shape)
+    if masks.size and masks.max() > 1:
+        raise DataError(f"values up to {masks.max()}; a mask holds 0 and 1 alone", file=path)
+    return tuple(encode(mask.astype(bool), order=ORDER) for mask in masks)
+
+
+def _refuse_wrong_mask(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic], expected: tuple[int, ...] | None
+) -> None:
+    if len(shape) != 3 or dtype not in (np.uint8, np.bool_):
+        raise DataError(f"{shown(shape)} {dtype}; a mask is uint8 of (instances, height, width)", file=path)
+    if shape[1:] != expected:
+        raise DataError(
+            f"the mask is {shown(shape[1:])}, its image {shown(expected or ())}: they must be equal", file=path
+        )
+    if not shape[0]:
+        raise DataError("a mask without instances: an image without forgery belongs in authentic/", file=path)
+
+
+def _inspect_masks(
+    folder: Path, masks: Path, shapes: dict[str, tuple[int, int]], problems: list[Problem]
+) -> Counter[int]:
+    instances: Counter[int] = Counter()
+    files = {path.stem: path for path in sorted(masks.glob("*.npy"))}
+    problems += [
+        Problem(f"image {stem} has no mask: add it", file=_inside(masks / f"{stem}.npy", folder))
+        for stem in sorted(set(shapes) - set(files))
+    ]
+    for stem, path in files.items():
+        if stem not in shapes:
+            problems.append(Problem("a mask without an image: add the image or remove it", file=_inside(path, folder)))
+            continue
+        try:
+            shape, dtype = read_npy_header(path)
+            if shapes[stem] != (0, 0):
+                _refuse_wrong_mask(path, shape, dtype, shapes[stem])
+            instances[shape[0]] += 1
+        except DataError as error:
+            problems.append(error.problem(folder))
+    return instances
+
+
+def _inside(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder))
+
+
+def _open_solution(path: Path) -> Truth:
+    solutions = {s.id: s for s in read_solutions(path, id_column="case_id", answer_column="annotation")}
+
+    def read(case: Case) -> Instances:
+        solution = solutions[case.id]
+        if solution.text == AUTHENTIC:
+            return ()
+        try:
+            return parse_lists(solution.text, pixels=case.shape[0] * case.shape[1] if case.shape else None)
+        except ValueError as error:
+            raise DataError(f"line {solution.line}, case_id {case.id}: {error}", file=path) from None
+
+    return Truth(tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions.values()), read)

@@ -1,0 +1,126 @@
+"""Where the ink challenge keeps its files: a folder for each fragment, under `train/` and `test/` or alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handlens import volumes
+from handlens.challenges.ink.score import ORDER
+from handlens.errors import DataError, Problem
+from handlens.images import read_header, read_mask, shown
+from handlens.runs import Runs, encode, parse_pairs
+from handlens.table import read_solutions
+from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
+
+VOLUME = "surface_volume"
+LABEL = "inklabels.png"
+MASK = "mask.png"
+
+
+def read_cases(folder: Path, part: Part) -> list[Case]:
+    """The fragments of one part, in the order of their names."""
+    return [_case(fragment) for fragment in _fragments(folder, part)]
+
+
+def open_truth(path: Path, settings: Settings) -> Truth:
+    """Labels of a folder (`<id>/inklabels.png`, also under `train/`) or a solution file `Id,Predicted`."""
+    if path.is_file():
+        return _open_solution(path)
+    fragments = {fragment.name: fragment for fragment in _fragments(path, "train") if (fragment / LABEL).is_file()}
+    if not fragments:
+        raise DataError(
+            f"no <fragment>/{LABEL} here or under train/: expected those, or a file Id,Predicted", file=path
+        )
+
+    def read(case: Case) -> Runs:
+        label = fragments[case.id] / LABEL
+        mask = read_mask(label)
+        if mask.shape != case.shape:
+            raise DataError(f"the label is {shown(mask.shape)}, its fragment {shown(case.shape or ())}", file=label)
+        return encode(mask, order=ORDER)
+
+    return Truth(tuple(_case(fragment) for fragment in fragments.values()), read)
+
+
+def inspect(folder: Path) -> Inventory:
+    """Fragments, slices, sizes, and what is wrong, from headers alone."""
+    facts: dict[str, str] = {}
+    problems: list[Problem] = []
+    parts: tuple[Part, ...] = ("train", "test")
+    for part in parts:
+        for fragment in _fragments(folder, part):
+            facts[f"{part} {fragment.name}"] = _inspect_fragment(folder, fragment, part, problems)
+    if not facts:
+        what = f"no fragments: expected train/<id>/{VOLUME}/00.tif and test/<id>/{VOLUME}/00.tif"
+        problems.append(Problem(what, file=str(folder)))
+    return Inventory(facts, tuple(problems))
+
+
+def _fragments(folder: Path, part: Part) -> list[Path]:
+    """Fragment folders of a part. Without `train/` and `test/`, those with a label are training fragments."""
+    if any((folder / name).is_dir() for name in ("train", "test")):
+        inside = folder / part
+        return sorted(filter(_is_fragment, inside.iterdir())) if inside.is_dir() else []
+    if not folder.is_dir():
+        raise DataError("no such folder", file=folder)
+    found = [folder] if _is_fragment(folder) else sorted(filter(_is_fragment, folder.iterdir()))
+    return [fragment for fragment in found if (fragment / LABEL).is_file() == (part == "train")]
+
+
+def _is_fragment(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / VOLUME).is_dir() or (folder / LABEL).is_file() or (folder / MASK).is_file())
+
+
+def _case(fragment: Path) -> Case:
+    return Case(fragment.resolve().name, fragment, _shape(fragment), group=fragment.resolve().name)
+
+
+def _shape(fragment: Path) -> Shape:
+    """From the mask's header, else the label's, else the first slice's."""
+    for name in (MASK, LABEL):
+        if (fragment / name).is_file():
+            return read_header(fragment / name).shape
+    return volumes.open_stack(fragment / VOLUME).shape
+
+
+def _open_solution(path: Path) -> Truth:
+    solutions = {s.id: s for s in read_solutions(path, id_column="Id", answer_column="Predicted")}
+
+    def read(case: Case) -> Runs:
+        pixels = case.shape[0] * case.shape[1] if case.shape else None
+        try:
+            return parse_pairs(solutions[case.id].text, pixels=pixels)
+        except ValueError as error:
+            raise DataError(f"line {solutions[case.id].line}, Id {case.id}: {error}", file=path) from None
+
+    return Truth(tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions.values()), read)
+
+
+def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:
+    words = []
+    shape: Shape | None = None
+    if (fragment / VOLUME).is_dir():
+        found = volumes.problems(fragment / VOLUME)
+        problems += [
+            Problem(problem.what, file=str((fragment / VOLUME / problem.file).relative_to(folder))) for problem in found
+        ]
+        if not found:
+            stack = volumes.open_stack(fragment / VOLUME)
+            shape = stack.shape
+            words.append(f"{stack.depth} slices of {shown(shape)}, {stack.dtype}")
+    else:
+        problems.append(Problem(f"no {VOLUME}/: add the slices", file=str(fragment.relative_to(folder))))
+    expected = [MASK, LABEL] if part == "train" else [MASK]
+    for name in expected:
+        picture = fragment / name
+        try:
+            found_shape = read_header(picture).shape
+        except DataError as error:
+            problems.append(error.problem(folder))
+            continue
+        words.append(name)
+        if shape is not None and found_shape != shape:
+            what = f"{shown(found_shape)}, but the slices are {shown(shape)}: they must be equal"
+            problems.append(Problem(what, file=str(picture.relative_to(folder))))
+        shape = shape or found_shape
+    return ", ".join(words) or "nothing readable"

@@ -1,0 +1,286 @@
+"""The command line: a command parses, calls one function, prints. Data on stdout, talk on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from handlens.types import Challenge
+
+PATH = click.Path(path_type=Path)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+PART = click.option(
+    "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
+)
+
+
+class ChallengeGroup(click.Group):
+    """A command with one form for each challenge; a form is made when it is asked for."""
+
+    def __init__(self, name: str, build: Callable[[Challenge], click.Command], usage: str, text: str) -> None:
+        super().__init__(name, help=text, subcommand_metavar=usage, no_args_is_help=True)
+        self.build = build
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        from handlens import registry
+
+        return registry.names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        from handlens import registry
+
+        if cmd_name not in registry.BUILT_IN and cmd_name not in registry.names():
+            return None
+        return self.build(registry.challenge(cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"{args[0]!r} is not a challenge; there are {', '.join(self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="handlens")
+def cli() -> None:
+    """Four scientific-image challenges, from a data folder to a valid, exactly scored submission.
+
+    Start with `handlens demo`, or `handlens solve cells DATA -o OUT`.
+    """
+
+
+@cli.command("list")
+@JSON
+def list_challenges(as_json: bool) -> None:
+    """List the challenges: what is asked, and how it is scored."""
+    from handlens import registry
+
+    found = [registry.challenge(name) for name in registry.names()]
+    if as_json:
+        _print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
+        return
+    for challenge in found:
+        click.echo(f"{challenge.name:9}{challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
+
+
+@cli.command()
+@click.argument("name")
+def rules(name: str) -> None:
+    """Print a challenge's rules with their numbered Readings."""
+    from handlens import registry
+
+    click.echo(registry.challenge(name).rules.read_text(encoding="utf-8").rstrip())
+
+
+def _sample(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("folder", type=PATH)
+    @click.option("--seed", default=0, show_default=True, help="Same seed, same bytes.")
+    @click.option(
+        "--cases",
+        default=challenge.sample_defaults.cases,
+        show_default=True,
+        type=click.IntRange(1, 100_000),
+        help="Cases in the test part.",
+    )
+    @click.option(
+        "--size",
+        default=challenge.sample_defaults.size,
+        show_default=True,
+        type=click.IntRange(64, 20_000),
+        help="Side of a picture in pixels.",
+    )
+    def command(folder: Path, seed: int, cases: int, size: int) -> None:
+        """Write made-up data: train with truth, test without, the test's truth in FOLDER/truth."""
+        from handlens import pipeline
+
+        pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size)
+        _talk(f"{folder}: {cases} made-up test cases, their truth in {folder / pipeline.TRUTH}")
+
+    return command
+
+
+def _data(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("folder", type=PATH)
+    @JSON
+    def command(folder: Path, as_json: bool) -> None:
+        """Say what a data folder holds and every problem in it; exit 1 if there is one."""
+        from handlens.errors import DataError, describe
+
+        if not folder.is_dir():
+            raise DataError("no such folder", file=folder)
+        inventory = challenge.inspect(folder)
+        problems = [problem.as_json() for problem in inventory.problems]
+        if as_json:
+            _print_json({"facts": dict(inventory.facts), "problems": problems})
+        else:
+            width = max(map(len, inventory.facts), default=0)
+            for name, fact in inventory.facts.items():
+                click.echo(f"{name:{width}}  {fact}")
+            click.echo(describe(f"{folder} has problems", inventory.problems) if problems else "no problems found")
+        sys.exit(1 if problems else 0)
+
+    return command
+
+
+def _check(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("file", type=PATH)
+    @click.option("--data", "folder", type=PATH, required=True, help="Data folder that says which cases there are.")
+    @PART
+    @JSON
+    def command(file: Path, folder: Path, part: Any, as_json: bool, **options: Any) -> None:
+        """Say whether a submission is valid, with every problem; needs no truth. Exit 1 if it is not."""
+        from handlens import pipeline
+        from handlens.errors import describe
+
+        problems = pipeline.check(challenge, file, folder, _settings(challenge, options), part)
+        if as_json:
+            _print_json({"valid": not problems, "problems": [problem.as_json() for problem in problems]})
+        else:
+            click.echo(describe(f"{file.name} cannot be scored", problems) if problems else f"{file.name} is valid")
+        sys.exit(1 if problems else 0)
+
+    return _with_options(command, challenge, ("taxonomy",))
+
+
+def _score(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=f"{challenge.title}: {challenge.metric}")
+    @click.argument("file", type=PATH)
+    @click.option("--truth", type=PATH, required=True, help="Data folder with labels, or the contest's solution CSV.")
+    @click.option("--cases", is_flag=True, help="Print the score of every case too.")
+    @JSON
+    def command(file: Path, truth: Path, cases: bool, as_json: bool, **options: Any) -> None:
+        """Print the exact score of a submission and its parts."""
+        from handlens import pipeline
+        from handlens.errors import SubmissionError
+
+        try:
+            result = pipeline.score(challenge, file, truth, _settings(challenge, options))
+        except SubmissionError as error:
+            if as_json:
+                _print_json({"valid": False, "problems": [problem.as_json() for problem in error.problems]})
+            raise
+        page = pipeline.score_json(challenge, result)
+        if not cases:
+            page.pop("cases")
+        _print_json({"valid": True, **page}) if as_json else _print_score(page)
+
+    return _with_options(command, challenge)
+
+
+def _solve(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.asks)
+    @click.argument("folder", type=PATH)
+    @click.option("-o", "--out", type=PATH, required=True, help="Folder for submission and score.json.")
+    @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+    @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
+    @PART
+    def command(folder: Path, out: Path, form: Any, keep_going: bool, part: Any) -> None:
+        """Answer every case: OUT/submission.csv, checked, scored where truth is there. Stopped, it can go on."""
+        from handlens import pipeline
+        from handlens.progress import bar
+
+        with bar(challenge.name) as progress:
+            solved = pipeline.solve(
+                challenge, folder, out, form=form, part=part, keep_going=keep_going, progress=progress
+            )
+        for note in solved.notes:
+            _talk(note)
+        click.echo(f"{solved.submission}: {solved.cases} cases, valid, {solved.seconds:.1f} s")
+        if solved.score is None:
+            click.echo("no truth in the data folder, so no score")
+        else:
+            click.echo(f"score {solved.score.value!r} ({challenge.metric}); the empty answer: {solved.empty_score!r}")
+
+    return command
+
+
+@cli.command()
+@click.option(
+    "-o", "--out", type=PATH, default=Path("demo-out"), show_default=True, help="Folder for data and answers."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the made-up data.")
+def demo(out: Path, seed: int) -> None:
+    """Solve and score made-up data of all four challenges, in under two minutes."""
+    from handlens.demo import run
+
+    run(out, seed=seed)
+
+
+for _name, _build, _usage, _text in (
+    ("sample", _sample, "NAME FOLDER [OPTIONS]", "Write made-up data in a challenge's true layout."),
+    ("data", _data, "NAME FOLDER [OPTIONS]", "Say what a data folder holds, and every problem in it."),
+    ("check", _check, "NAME FILE --data FOLDER [OPTIONS]", "Say whether a submission is valid; needs no truth."),
+    ("score", _score, "NAME FILE --truth FOLDER_OR_CSV [OPTIONS]", "Print the exact score of a submission."),
+    ("solve", _solve, "NAME FOLDER -o OUT [OPTIONS]", "Answer every case of a data folder; check and score it."),
+):
+    cli.add_command(ChallengeGroup(_name, _build, _usage, _text))
+
+
+def main() -> None:
+    """Run, and turn every error that is the input's fault into one message and exit status 1."""
+    from handlens.errors import HandlensError
+
+    try:
+        cli(prog_name="handlens", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _talk("stopped; the same command goes on from here")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except (HandlensError, ValueError, OSError) as error:
+        _talk(f"handlens: {error}")
+        sys.exit(1)
+
+
+def _with_options(command: click.Command, challenge: Challenge, only: tuple[str, ...] = ()) -> click.Command:
+    for option in challenge.options:
+        if not only or option.name in only:
+            kind = click.Choice(option.choices) if option.choices else option.kind
+            flag = f"--{option.name.replace('_', '-')}"
+            extra = {"show_default": True} if option.choices else {}
+            command.params.append(
+                click.Option([flag, option.name], type=kind, default=option.default, help=option.help, **extra)
+            )
+    return command
+
+
+def _settings(challenge: Challenge, options: dict[str, Any]) -> dict[str, Any]:
+    return challenge.settings(**options)
+
+
+def _print_json(page: Any) -> None:
+    click.echo(json.dumps(page, indent=1))
+
+
+def _print_score(page: dict[str, Any]) -> None:
+    click.echo(f"{page['challenge']} {page['score']!r}")
+    width = max(map(len, page["parts"]))
+    for name, value in page["parts"].items():
+        click.echo(f"  {name:{width}}  {_shown(value)}")
+    for case in page.get("cases", ()):
+        parts = ", ".join(f"{name} {_shown(value)}" for name, value in case["parts"].items())
+        click.echo(f"  {case['id']}: {_shown(case['value'])}  ({parts})")
+    for note in page["notes"]:
+        _talk(f"note: {note}")
+
+
+def _shown(value: float | str) -> str:
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _talk(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,19 @@
+"""Settings for every test, and where the real data lies."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("handlens", deadline=None)  # the first call imports libraries; the machine is shared
+settings.load_profile("handlens")
+
+REAL_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of real images, which is not part of the project."""
+    if not REAL_DATA.is_dir():
+        pytest.skip(f"the real data is not here ({REAL_DATA})")
+    return REAL_DATA

@@ -1,0 +1,158 @@
+"""Run-length masks against pixels, walked one at a time."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from oracles import masks as oracle
+
+from handlens import runs
+
+masks = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, max_side=12))
+orders = st.sampled_from(["rows", "columns"])
+numbers = st.lists(st.integers(-1, 40), max_size=8)
+
+
+@given(masks, orders)
+def test_runs_round_trip(mask, order):
+    assert (runs.decode(runs.encode(mask, order=order), mask.shape, order=order) == mask).all()
+
+
+@given(masks, orders)
+def test_agrees_with_walking_over_the_pixels(mask, order):
+    expected = oracle.encode(mask, order)
+    assert runs.format_pairs(runs.encode(mask, order=order)) == " ".join(map(str, expected))
+    assert runs.format_lists([runs.encode(mask, order=order)]) == json.dumps(expected)
+
+
+@given(masks, orders)
+def test_text_round_trips(mask, order):
+    encoded = runs.encode(mask, order=order)
+    pairs = runs.parse_pairs(runs.format_pairs(encoded), pixels=mask.size)
+    assert (runs.decode(pairs, mask.shape, order=order) == mask).all()
+    if mask.any():
+        (lists,) = runs.parse_lists(runs.format_lists([encoded]), pixels=mask.size)
+        assert (runs.decode(lists, mask.shape, order=order) == mask).all()
+
+
+@given(st.data())
+def test_overlap_agrees_with_counting_pixels(data):
+    shape = data.draw(array_shapes(min_dims=2, max_dims=2, max_side=12))
+    first, second = data.draw(arrays(np.bool_, shape)), data.draw(arrays(np.bool_, shape))
+    a, b = runs.encode(first, order="rows"), runs.encode(second, order="rows")
+    assert runs.overlap(a, b) == (first & second).sum()
+    assert runs.union(a, b) == (first | second).sum()
+    assert a.area == first.sum()
+
+
+@given(st.data())
+def test_overlaps_of_many_are_overlaps_of_each(data):
+    some = st.lists(arrays(np.bool_, (5, 6)), max_size=4)
+    first = [runs.encode(mask, order="rows") for mask in data.draw(some)]
+    second = [runs.encode(mask, order="rows") for mask in data.draw(some)]
+    expected = [[runs.overlap(a, b) for b in second] for a in first]
+    assert runs.overlaps(first, second).tolist() == expected or not first
+
+
+@given(numbers)
+def test_parsing_accepts_just_what_the_rules_allow(values):
+    last, valid = 0, len(values) % 2 == 0
+    for start, length in zip(values[0::2], values[1::2], strict=False):
+        valid &= start > last and length >= 1
+        last = start + length - 1
+    valid &= last <= 30
+    for parse, text in ((runs.parse_pairs, " ".join(map(str, values))), (runs.parse_lists, json.dumps(values))):
+        if valid and (values or parse is runs.parse_pairs):
+            parse(text, pixels=30)
+        else:
+            with pytest.raises(ValueError, match=r"\w"):
+                parse(text, pixels=30)
+
+
+def test_touching_runs_are_allowed():
+    touching = runs.parse_pairs("1 2 3 2", pixels=9)
+    assert runs.decode(touching, (3, 3), order="rows").sum() == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2 3", "3 numbers, so the last start has no length"),
+        ("5", "1 number, so"),
+        ("0 4", "pair 1 starts at pixel 0; pixels are numbered from 1"),
+        ("1 2 9 0", "pair 2 has length 0"),
+        ("8 1 2 1", "pair 2 starts at pixel 2, pair 1 at 8: starts must ascend"),
+        ("1 5 4 1", "pair 2 starts at pixel 4, pair 1 ends at 5: a pixel is there twice"),
+        ("998 3 1000 1000", "a pixel is there twice"),
+        ("1 1001", "pair 1 ends at pixel 1001, the image has 1000"),
+        ("1 x", "'x' is not a whole number"),
+        ("1.5 2", "'1.5' is not a whole number"),
+        ("-1 2", "'-1' is not a whole number"),
+        ("1 ٣", "is not a whole number"),
+        ("1 9" + "9" * 30, "a number of more than 18 digits"),
+    ],
+)
+def test_the_message_says_what_is_wrong(text, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        runs.parse_pairs(text, pixels=1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "[", "]", "[]", "[1, 2", "[1,, 2]", "[,1, 2]", "[1, 2,]", "[1 2]", "[1, 2];", ";[1, 2]", "[[1, 2]]", "{}"]
+    + [
+        "null",
+        "[1, 2.0]",
+        "[1, 1e1]",
+        "[01, 2]",
+        "[1, 02]",
+        "[-1, 2]",
+        "[true, 2]",
+        '["1", 2]',
+        "[1, 2] [3, 4]",
+        "[1, 2]x",
+    ],
+)
+def test_lists_that_are_refused(text):
+    with pytest.raises(ValueError, match=r"\w"):
+        runs.parse_lists(text, pixels=1000)
+
+
+@pytest.mark.parametrize("text", ["[1,2]", " [ 1 , 2 ] ", "[1,\n2]", "[1, 2];[1, 2]", "[10, 2] ; [1, 2]"])
+def test_lists_that_are_json_are_read(text):
+    assert runs.parse_lists(text, pixels=1000)[0].area == 2
+
+
+def test_a_huge_mask_is_refused_before_anything_is_allocated():
+    with pytest.raises(ValueError, match="no image has more than"):
+        runs.parse_pairs("1 999999999999", pixels=None)
+    with pytest.raises(ValueError, match="the image has 100"):
+        runs.parse_pairs("1 999999999999", pixels=100)
+    with pytest.raises(ValueError, match="the image has 100"):
+        runs.decode(runs.parse_pairs("1 9000000000", pixels=None), (10, 10), order="rows")
+
+
+def test_limits(monkeypatch):
+    monkeypatch.setattr(runs, "MAX_RUNS", 2)
+    monkeypatch.setattr(runs, "MAX_INSTANCES", 2)
+    monkeypatch.setattr(runs, "MAX_CELL_BYTES", 40)
+    for text in ("1 1 3 1 5 1", "1 1" + " " * 40):
+        with pytest.raises(ValueError, match="the most is"):
+            runs.parse_pairs(text, pixels=None)
+    with pytest.raises(ValueError, match="more than 2 instances"):
+        runs.parse_lists("[1, 1];[2, 1];[3, 1]", pixels=None)
+
+
+def test_a_cell_of_40_mb_parses_in_well_under_a_second():
+    count = 3_600_000
+    starts = np.arange(10_000_000, 10_000_000 + 3 * count, 3)
+    text = " ".join(f"{start} 2" for start in starts.tolist())
+    assert len(text) > 39_000_000
+    started = time.process_time()  # other programs may be busy
+    parsed = runs.parse_pairs(text, pixels=None)
+    assert time.process_time() - started < 0.8
+    assert parsed.area == 2 * count

@@ -1,0 +1,205 @@
+"""CSV and Parquet in all their spellings, and every message with its line."""
+
+import csv
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from handlens import registry, table
+from handlens.errors import DataError, SubmissionError
+from handlens.types import Case
+
+CASES = [Case(id, None, (1000, 1000)) for id in ("0", "1", "2")]
+CODEC = registry.challenge("cells").codec({"order": "rows"})
+
+
+def problems(tmp_path, content, cases=CASES, codec=CODEC, name="submission.csv"):
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(map(str, table.read_submission(file, codec, cases).problems))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"img,pixels\n0,1 1\n1,\n2,5 2\n",
+        b"\xef\xbb\xbfimg,pixels\n0,1 1\n1,\n2,5 2\n",
+        b"img,pixels\r\n0,1 1\r\n1,\r\n2,5 2\r\n",
+        b"img,pixels\r0,1 1\r1,\r2,5 2\r",
+        b"img,pixels\n0,1 1\n1,\n2,5 2",
+        b'"img","pixels"\n"0","1 1"\n"1",""\n"2","5 2"\n',
+        b"img,pixels\n2,5 2\n0,1 1\n1,\n\n\n",
+        b"img,pixels\n\n0,1 1\n\n1,\n2,5 2\n",
+        b'img,pixels\n0,"1\n1"\n1,\n2,5 2\n',
+        b"img,pixels\n0, 1  1 \n1,\n2,5\t2\n",
+    ],
+)
+def test_spellings_that_are_valid(tmp_path, content):
+    file = tmp_path / "submission.csv"
+    file.write_bytes(content)
+    read = table.read_submission(file, CODEC, CASES)
+    assert read.problems == []
+    assert [read.answers[id].area for id in "012"] == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", ["the file has no header; expected img, pixels"]),
+        ("img,pixels\n", ["no row for img 0", "no row for img 1", "no row for img 2"]),
+        ("0,1 1\n", ["line 1: the columns are 0, 1 1; expected img, pixels"]),
+        ("img,pixel\n0,\n1,\n2,\n", ["line 1: the columns are img, pixel; expected img, pixels"]),
+        ("img,pixels,x\n0,,\n1,,\n2,,\n", ["line 1: the columns are img, pixels, x; expected img, pixels"]),
+        ("img;pixels\n0;\n", ["line 1: the columns are img;pixels; expected img, pixels"]),
+        ("img,pixels\n0,\n1,\n2,\n2,\n", ["line 5: img 2 is there twice, first at line 4"]),
+        ("img,pixels\n0,\n1,\n2,\n7,\n", ["line 5: img 7 is not one of the 3 cases (0, 1, 2)"]),
+        ("img,pixels\n0,\n01,\n2,\n", ["line 3: img 01 is not one of the 3 cases (0, 1, 2)", "no row for img 1"]),
+        ("img,pixels\n0,1 1,5\n1,\n2,\n", ["line 2, img 0: 3 fields, the header has 2; text with commas goes in double quotes"]),
+        ("img,pixels\n0\n1,\n2,\n", ["line 2, img 0: 1 fields, the header has 2; text with commas goes in double quotes"]),
+        ('img,pixels\n0,"1\n1\n1"\n1,\n2,x\n', ["line 2, img 0: 3 numbers, so the last start has no length", "line 6, img 2: 'x' is not a whole number of digits 0 to 9"]),
+        ('img,pixels\n0,"1 1\n1,\n2,\n', ["line 2: broken CSV (unexpected end of data); a quote may be missing or too many"]),
+        ("img,pixels\n1,\n2,\n3,\n", ["img counts from 1 here, but ids start at 0", "line 4: img 3 is not one of the 3 cases (0, 1, 2)", "no row for img 0"]),
+        (b"img,pixels\n0,\xff\xfe\n1,\n2,\n", ["line 2: the row is not UTF-8 text: save the file as UTF-8", "no row for img 0"]),
+        (b"\xff\xfei\x00m\x00", ["this is UTF-16 text: save it as UTF-8"]),
+        (b"\x1f\x8b\x08\x00", ["this is a gzip archive: unpack it first"]),
+        (b"PK\x03\x04", ["this is a zip archive or a spreadsheet: save the table as CSV"]),
+    ],
+)  # fmt: skip
+def test_every_problem_has_its_line(tmp_path, content, expected):
+    assert problems(tmp_path, content) == expected
+
+
+def test_the_example_of_the_house(tmp_path):
+    cases = [Case(str(number), None, (1000, 1000)) for number in range(14)]
+    rows = ["1,1 5 9", "7x,", "2,", "3,999000 2000", *(f"{number}," for number in (0, *range(5, 14)))]
+    found = problems(tmp_path, "img,pixels\n" + "\n".join(rows), cases)
+    assert found == [
+        "line 2, img 1: 3 numbers, so the last start has no length",
+        "line 3: img 7x is not one of the 14 cases (0 to 13)",
+        "line 5, img 3: pair 1 ends at pixel 1000999, the image has 1000000",
+        "no row for img 4",
+    ]
+
+
+def test_ids_are_raw_text(tmp_path):
+    cases = [Case(id, None, (9, 9)) for id in ("01", "1", "NA", "nan", "", "é", "1.0", "a,b", 'q"')]
+    file = tmp_path / "submission.csv"
+    table.write_submission(file, CODEC, cases, {case.id: CODEC.parse(("1 1",), case) for case in cases})
+    assert table.read_submission(file, CODEC, cases).problems == []
+    assert set(table.read_submission(file, CODEC, cases).answers) == {case.id for case in cases}
+
+
+def test_a_field_beyond_the_csv_modules_limit(tmp_path):
+    case = Case("0", None, (4000, 4000))
+    text = " ".join(f"{start} 1" for start in range(1, 200_000, 2))
+    assert len(text) > csv.field_size_limit() == 131072
+    (tmp_path / "submission.csv").write_text(f"img,pixels\n0,{text}\n")
+    read = table.read_submission(tmp_path / "submission.csv", CODEC, [case])
+    assert read.answers["0"].area == 100_000
+    assert csv.field_size_limit() == 131072  # put back
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    (found, *_) = problems(tmp_path, "img,pixels\n\x1b[31mred\x07,\n1,\n2,\n")
+    assert found.isprintable()
+
+
+def test_only_ten_problems_are_shown_and_the_rest_counted(tmp_path):
+    cases = [Case(str(number), None, (9, 9)) for number in range(25)]
+    (tmp_path / "submission.csv").write_text("img,pixels\n")
+    with pytest.raises(SubmissionError) as error:
+        table.require_submission(tmp_path / "submission.csv", CODEC, cases)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "submission.csv cannot be scored (25 problems):"
+    assert len(lines) == 12
+    assert lines[-1] == "  and 15 more"
+
+
+@pytest.mark.parametrize("ids", [["0", "1", "2"], [0, 1, 2]])
+def test_parquet_ids_may_be_text_or_whole_numbers(tmp_path, ids):
+    pq.write_table(pa.table({"img": ids, "pixels": ["1 1", "", "5 2"]}), tmp_path / "submission.parquet")
+    assert table.read_submission(tmp_path / "submission.parquet", CODEC, CASES).problems == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"img": ["0", "1", "2"], "pixels": ["1 1", None, "5 2"]}, "row 2, img 1: a value is missing (null)"),
+        ({"img": [0.0, 1.0, 2.0], "pixels": ["", "", ""]}, "row 1: img 0.0 is not one of"),
+        ({"img": ["0", None, "2"], "pixels": ["", "", ""]}, "row 2: img is missing"),
+        ({"img": ["0", "1", "1"], "pixels": ["", "", ""]}, "row 3: img 1 is there twice, first at row 2"),
+        ({"img": ["0", "1", "2"], "pixels": [[1], [2], [3]]}, "row 1, img 0: a value is missing (null) or is neither"),
+        ({"id": ["0", "1", "2"], "pixels": ["", "", ""]}, "the columns are id, pixels; expected img, pixels"),
+    ],
+)
+def test_parquet_problems(tmp_path, columns, message):
+    pq.write_table(pa.table(columns), tmp_path / "submission.parquet")
+    found = table.read_submission(tmp_path / "submission.parquet", CODEC, CASES).problems
+    assert str(found[0]).startswith(message)
+
+
+def test_a_parquet_dictionary_cannot_blow_up_memory(tmp_path):
+    column = pa.DictionaryArray.from_arrays(np.zeros(60, np.int32), pa.array(["1 1 " * 2_000_000]))
+    pq.write_table(pa.table({"img": [str(n) for n in range(60)], "pixels": column}), tmp_path / "bomb.parquet")
+    code = (
+        "import resource, sys\nfrom pathlib import Path\nfrom handlens import registry, table\nfrom handlens.types import Case\n"
+        "codec = registry.challenge('cells').codec({'order': 'rows'})\n"
+        "cases = [Case(str(n), None, (9, 9)) for n in range(60)]\n"
+        "found = table.read_submission(Path(sys.argv[1]), codec, cases).problems\n"
+        "print(len(found), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path / "bomb.parquet")]
+    count, megabytes = map(int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+    assert count == 60  # pixel twice, in every row
+    assert megabytes < 700  # 480 MB of text twice (Arrow, Python) would be more
+
+
+def test_limits_of_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "MAX_ROWS", 2)
+    assert "more than 2 rows" in problems(tmp_path, "img,pixels\n0,\n1,\n2,\n")[0]
+    monkeypatch.setattr(table, "MAX_FILE_BYTES", 5)
+    assert "the most is 5" in problems(tmp_path, "img,pixels\n0,\n1,\n2,\n")[0]
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    found = table.read_submission(tmp_path / "none.csv", CODEC, CASES).problems
+    assert str(found[0]) == "cannot be read (No such file or directory)"
+    assert "cannot be read" in str(table.read_submission(tmp_path, CODEC, CASES).problems[0])
+
+
+def test_writing_is_atomic(tmp_path, monkeypatch):
+    file = tmp_path / "submission.csv"
+    file.write_text("before")
+    answers = {case.id: CODEC.parse(("1 1",), case) for case in CASES[:2]}  # one is missing: writing fails half way
+    with pytest.raises(KeyError):
+        table.write_submission(file, CODEC, CASES, answers)
+    assert file.read_text() == "before"
+    assert os.listdir(tmp_path) == ["submission.csv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n", "line 1: the columns are a, b; a solution has img, pixels"),
+        ("img,pixels\n", "no rows under the header"),
+        ("img,pixels\n0,\n0,\n", "img 0 is there twice"),
+        ("img,pixels\n0\n", "line 2: 1 fields, the header has 2"),
+    ],
+)
+def test_broken_solutions(tmp_path, content, message):
+    (tmp_path / "solution.csv").write_text(content)
+    with pytest.raises(DataError, match="solution.csv: " + message):
+        table.read_solutions(tmp_path / "solution.csv", id_column="img", answer_column="pixels")
+
+
+def test_solutions_may_have_shapes_and_other_columns(tmp_path):
+    (tmp_path / "a.csv").write_text('Usage,img,pixels,shape\nPublic,0,1 1,"[30, 40]"\nPrivate,1,,authentic\n')
+    (tmp_path / "b.csv").write_text("img,pixels,height,width\n0,1 1,30,40\n")
+    read = [table.read_solutions(tmp_path / name, id_column="img", answer_column="pixels") for name in ("a.csv", "b.csv")]
+    assert [s.shape for s in read[0]] == [(30, 40), None]
+    assert read[1][0].shape == (30, 40)
