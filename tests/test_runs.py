@@ -49,13 +49,25 @@ def test_overlap_agrees_with_counting_pixels(data):
     assert a.area == first.sum()
 
 
-@given(st.data())
-def test_overlaps_of_many_are_overlaps_of_each(data):
-    some = st.lists(arrays(np.bool_, (5, 6)), max_size=4)
-    first = [runs.encode(mask, order="rows") for mask in data.draw(some)]
-    second = [runs.encode(mask, order="rows") for mask in data.draw(some)]
-    expected = [[runs.overlap(a, b) for b in second] for a in first]
-    assert runs.overlaps(first, second).tolist() == expected or not first
+@given(st.lists(st.tuples(arrays(np.bool_, (5, 6)), arrays(np.bool_, (5, 6))), max_size=5))
+def test_overlaps_of_many_pairs_are_overlaps_of_each(pairs):
+    firsts, seconds = ([runs.encode(pair[side], order="rows") for pair in pairs] for side in (0, 1))
+    assert runs.overlaps(firsts, seconds).tolist() == [(a & b).sum() for a, b in pairs]
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(-1, 40), max_size=6), min_size=1, max_size=3), max_size=5),
+    st.sampled_from([", ", ","]),
+)
+def test_many_lists_are_parsed_as_each_alone(cells, comma):
+    texts = [";".join(f"[{comma.join(map(str, values))}]" for values in cell) for cell in cells]
+    together = runs.parse_many_lists(texts, pixels=[30] * len(texts))
+    for text, found in zip(texts, together, strict=True):
+        alone = runs._parse_any_lists(text, 30)
+        if isinstance(alone, ValueError):
+            assert str(found) == str(alone)
+        else:
+            assert [runs.format_lists([a]) for a in found] == [runs.format_lists([a]) for a in alone]
 
 
 @given(numbers)
@@ -143,6 +155,9 @@ def test_limits(monkeypatch):
     for text in ("1 1 3 1 5 1", "1 1" + " " * 40):
         with pytest.raises(ValueError, match="the most is"):
             runs.parse_pairs(text, pixels=None)
+    for text in ("[1, 1, 3, 1, 5, 1]", "[1, 1]" + " " * 40):
+        with pytest.raises(ValueError, match="the most is"):
+            runs.parse_lists(text, pixels=None)
     with pytest.raises(ValueError, match="more than 2 instances"):
         runs.parse_lists("[1, 1];[2, 1];[3, 1]", pixels=None)
 

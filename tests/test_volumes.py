@@ -112,16 +112,23 @@ def _move_first_strip_to_the_end(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_names_sort_by_number_and_start_anywhere(tmp_path: Path) -> None:
-    volume = make_volume(4, 5, 6)
+def test_names_sort_by_number(tmp_path: Path) -> None:
+    volume = make_volume(12, 5, 6)
     write_stack(tmp_path, volume)
-    for number, name in enumerate(["8.tif", "9.TIF", "10.tiff", "11.tif"]):
+    names = [*(f"{number}.tif" for number in range(9)), "9.TIF", "10.tiff", "11.tif"]
+    for number, name in enumerate(names):
         (tmp_path / f"{number:02d}.tif").rename(tmp_path / name)
     (tmp_path / "._10.tif").write_bytes(b"left by another system")
     (tmp_path / "notes.txt").write_text("not a slice")
     stack = volumes.open_stack(tmp_path)
-    assert [path.name for path in stack.paths] == ["8.tif", "9.TIF", "10.tiff", "11.tif"]
-    np.testing.assert_array_equal(stack.read_band(0, 5, 0, 4), volume)
+    assert [path.name for path in stack.paths] == names
+    np.testing.assert_array_equal(stack.read_band(0, 5, 0, 12), volume)
+
+
+def test_numbers_start_at_0(tmp_path: Path) -> None:
+    write_stack(tmp_path, make_volume(4, 5, 6))
+    (tmp_path / "00.tif").unlink()
+    assert [problem.what for problem in volumes.problems(tmp_path)] == ["slice 00 is missing: copy it again"]
 
 
 def test_opening_65_slices_is_quick_and_reads_no_pixels(tmp_path: Path) -> None:

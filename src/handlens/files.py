@@ -35,6 +35,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder that becomes `path` when the block ends well. What is there already is never touched."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise DataError(f"{path} is already there and not empty: name a new folder, or remove it first")
+    path = path.resolve()  # a folder cannot take the place of a link, nor of `.`
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:

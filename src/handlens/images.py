@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +27,15 @@ MAX_IMAGE_BYTES = 4 * 2**30
 DEFLATE_RATIO = 1_032
 """Deflate cannot pack better than this, so a PNG that claims more pixels is lying."""
 
+JPEG_RATIO = 512
+"""Most pixels in a byte of a JPEG: a block of 64 takes a bit at the least."""
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
-_MODE_BYTES = {
-    "1": 1,
-    "L": 1,
-    "P": 1,
-    "LA": 2,
-    "PA": 2,
-    "RGB": 3,
-    "RGBA": 4,
-    "CMYK": 4,
-    "YCbCr": 3,
-}  # bytes a pixel
+_FORMATS = ("PNG", "JPEG", "TIFF")  # Pillow knows dozens more; one of them (EPS) starts another program
+_PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type to samples a pixel
+_EXPANDED = ("1", "P", "PA", "LA", "CMYK")  # modes that OpenCV turns into colours
+_JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +52,12 @@ def read_header(path: Path) -> Header:
 
     Truncation is found from the file's end (PNG, JPEG) or from where its strips lie (TIFF): no pixel is decoded.
     """
-    from PIL import Image
-
     size = _file_size(path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's bomb warning: our own limit follows
-            with Image.open(path) as picture:
-                header = Header((picture.height, picture.width), picture.mode, picture.format or "")
-                segments = _tiff_segments_end(picture) if header.format == "TIFF" else 0
-    except Image.DecompressionBombError:
-        raise DataError(f"more pixels than the {MAX_IMAGE_PIXELS:,} that are read", file=path) from None
+        with _opened(path) as picture:
+            kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
+            header = Header((picture.height, picture.width), picture.mode, kind or "")
+            segments = _tiff_segments_end(picture) if header.format == "TIFF" else 0
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
         raise DataError(f"not a readable picture ({error})", file=path) from None
     _refuse_bomb(path, header, size)
@@ -72,7 +65,7 @@ def read_header(path: Path) -> Header:
         raise DataError(
             f"truncated; its pixels end at byte {segments:,}, the file has {size:,}: copy it again", file=path
         )
-    if header.format in ("PNG", "JPEG"):
+    if header.format != "TIFF":
         _refuse_truncated(path, header.format, size)
     return header
 
@@ -82,16 +75,14 @@ def read_image(path: Path) -> Array:
     import cv2
 
     header = read_header(path)
-    picture = None
-    if header.mode not in ("1", "P", "PA", "LA", "CMYK"):  # OpenCV expands these to colours
-        try:
-            picture = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
-        except cv2.error:
-            picture = None
+    weighed = header.format == "TIFF" and header.mode == "RGBA"  # OpenCV multiplies such colours with their alpha
+    picture = None if weighed or header.mode in _EXPANDED else _decode(path, cv2.IMREAD_UNCHANGED)
     if picture is None:
-        picture = _read_with_pillow(path)
+        picture = _read_with_pillow(path, header)
     elif picture.ndim == 3:
         picture = cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA if picture.shape[2] == 4 else cv2.COLOR_BGR2RGB)
+    if picture.dtype not in (np.uint8, np.uint16):
+        raise DataError(f"{picture.dtype} pixels; expected 8 or 16 bits without sign: convert it", file=path)
     if picture.shape[:2] != header.shape:
         raise DataError(f"the header says {shown(header.shape)}, the pixels are {shown(picture.shape[:2])}", file=path)
     return picture
@@ -109,19 +100,16 @@ def read_rgb(path: Path) -> npt.NDArray[np.uint8]:
 
 def read_grey(path: Path) -> npt.NDArray[np.uint8]:
     """A picture as (H, W) uint8, colours weighted as Pillow's `L` weighs them."""
-    from PIL import Image
-
-    picture = read_image(path)
-    if picture.dtype == np.uint16:
-        picture = (picture >> 8).astype(np.uint8)
-    if picture.ndim == 2:
-        return picture
-    return np.asarray(Image.fromarray(np.ascontiguousarray(picture[:, :, :3])).convert("L"))
+    return _as_grey(read_image(path))
 
 
 def read_mask(path: Path) -> npt.NDArray[np.bool_]:
-    """True where grey is above 127, as the organisers of the mask challenges read their labels."""
-    return read_grey(path) > 127
+    """True where grey is above 127, as the organisers of the mask challenges read their labels.
+
+    Grey of 16 bits is not reduced first: 255 is white there too, as in Pillow's `L`.
+    """
+    picture = read_image(path)
+    return (picture if picture.ndim == 2 else _as_grey(picture)) > 127
 
 
 def read_npy_header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -158,6 +146,16 @@ def shown(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
+def _as_grey(picture: Array) -> npt.NDArray[np.uint8]:
+    from PIL import Image
+
+    if picture.dtype == np.uint16:
+        picture = (picture >> 8).astype(np.uint8)
+    if picture.ndim == 2:
+        return picture
+    return np.asarray(Image.fromarray(np.ascontiguousarray(picture[:, :, :3])).convert("L"))
+
+
 def _file_size(path: Path) -> int:
     try:
         size = path.stat().st_size
@@ -175,45 +173,122 @@ def _refuse_bomb(path: Path, header: Header, size: int) -> None:
             f"{shown(header.shape)} is {pixels:,} pixels; more than {MAX_IMAGE_PIXELS:,} are not read",
             file=path,
         )
-    bits = 1 if header.mode in ("1", "P") else 8 * _MODE_BYTES.get(header.mode, 2)
-    if header.format == "PNG" and pixels * bits // 8 > DEFLATE_RATIO * size + 2**16:
+    if header.format == "PNG":
+        possible = (DEFLATE_RATIO * size + 2**16) * 8 // _png_bits(path)
+    elif header.format == "JPEG":
+        possible = JPEG_RATIO * size + 2**16
+    else:
+        return
+    if pixels > possible:
         raise DataError(
             f"the header says {shown(header.shape)}, but {size:,} bytes cannot hold that many pixels: copy it again",
             file=path,
         )
 
 
-def _refuse_truncated(path: Path, kind: str, size: int) -> None:
-    """A PNG ends with its IEND chunk, a JPEG with its end marker; a little padding after it is common."""
+def _png_bits(path: Path) -> int:
+    """Bits a pixel, from the header chunk: Pillow's mode hides that grey may have 2 or 4."""
     with path.open("rb") as stream:
-        stream.seek(max(0, size - 1024))
-        tail = stream.read()
-    if (b"IEND\xaeB`\x82" if kind == "PNG" else b"\xff\xd9") not in tail:
+        start = stream.read(26)
+    return max(1, start[24] * _PNG_SAMPLES.get(start[25], 1))
+
+
+def _refuse_truncated(path: Path, kind: str, size: int) -> None:
+    with path.open("rb", buffering=0) as stream:
+        whole = _has_last_chunk(stream, size) if kind == "PNG" else _has_end_marker(stream, size)
+    if not whole:
         raise DataError(f"truncated {kind} of {size:,} bytes, its end is missing: copy it again", file=path)
 
 
+def _has_last_chunk(stream: IO[bytes], size: int) -> bool:
+    """Go from chunk to chunk of a PNG: none may reach past the end, for decoders make room for what it claims."""
+    place = 8
+    while place + 12 <= size:
+        stream.seek(place)
+        start = stream.read(8)
+        place += 12 + int.from_bytes(start[:4], "big")
+        if start[4:] == b"IEND":
+            return place <= size
+    return False
+
+
+def _has_end_marker(stream: IO[bytes], size: int) -> bool:
+    """A JPEG ends with a marker. Telephones put a film after it, so the whole file is searched where it is not last."""
+    stream.seek(max(0, size - 1024))
+    tail = stream.read()
+    if tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN):  # the end before a scan is a thumbnail's
+        return True
+    stream.seek(0)
+    content = stream.read()
+    return content.find(_JPEG_END, _skip_segments(content)) >= 0
+
+
+def _skip_segments(content: bytes) -> int:
+    """Where the pixels of a JPEG begin: after the segments of its header, one of which may hold a whole thumbnail."""
+    place = 2
+    while content[place : place + 1] == b"\xff" and content[place : place + 2] != _JPEG_SCAN:
+        filler = content[place + 1 : place + 2] == b"\xff"
+        place += 1 if filler else 2 + int.from_bytes(content[place + 2 : place + 4], "big")
+    return place
+
+
 def _tiff_segments_end(picture: Any) -> int:
-    """The byte after the last strip or tile of the first page."""
+    """The byte after the last strip or tile of the first page; ValueError where they cannot hold its pixels."""
     tags = picture.tag_v2
     offsets, counts = tags.get(273) or tags.get(324) or (), tags.get(279) or tags.get(325) or ()
-    return max((offset + count for offset, count in zip(offsets, counts, strict=False)), default=0)
+    width, height, samples = tags[256], tags[257], tags.get(277, 1)
+    columns, rows = tags.get(322, width), tags.get(323) or min(tags.get(278, height), height)
+    expected = -(-height // rows) * -(-width // columns) * (samples if tags.get(284) == 2 else 1)
+    if not len(offsets) == len(counts) == expected:
+        raise ValueError(f"{len(offsets)} strips or tiles, {expected} expected: copy it again")
+    plain = tags.get(259, 1) == 1 and tags.get(262) != 6  # uncompressed, and no colours left out
+    if plain and sum(counts) < height * -(-width * sum(tags.get(258, (1,))) // 8):
+        raise ValueError(f"{sum(counts):,} bytes cannot hold {shown((height, width))} pixels: copy it again")
+    return max(int(offset) + int(count) for offset, count in zip(offsets, counts, strict=True))
 
 
-def _read_with_pillow(path: Path) -> Array:
+def _decode(path: Path, how: int) -> Array | None:
+    """What OpenCV makes of the file; None where it is damaged or of a kind that it does not know."""
+    import cv2
+
+    try:
+        picture: Array | None = cv2.imdecode(np.fromfile(path, np.uint8), how | cv2.IMREAD_IGNORE_ORIENTATION)
+    except cv2.error:
+        return None
+    return picture if picture is None or picture.ndim == 2 or picture.shape[2] in (3, 4) else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The picture as Pillow sees it, nothing decoded yet; Pillow's own limit of pixels is lifted and put back."""
     from PIL import Image
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with Image.open(path) as picture:
-                mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(picture.mode)
-                if picture.mode == "P" and picture.palette and _is_grey(picture.getpalette() or []):
-                    mode = "L"
-                if picture.mode == "CMYK":
-                    mode = "RGB"
-                return np.asarray(picture.convert(mode) if mode else picture)
-        except Exception as error:
-            raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
+    before = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=_FORMATS) as picture:
+                yield picture
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
+
+
+def _read_with_pillow(path: Path, header: Header) -> Array:
+    import cv2
+
+    if header.format == "PNG" and _decode(path, cv2.IMREAD_GRAYSCALE) is None:  # Pillow fills missing rows with black
+        raise DataError("damaged, its pixels cannot be decoded: copy it again", file=path)
+    try:
+        with _opened(path) as picture:
+            mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(picture.mode)
+            if picture.mode == "P" and picture.palette and _is_grey(picture.getpalette() or []):
+                mode = "L"
+            if picture.mode == "CMYK":
+                mode = "RGB"
+            return np.asarray(picture.convert(mode) if mode else picture)
+    except Exception as error:
+        raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
 
 
 def _is_grey(palette: list[int]) -> bool:
@@ -223,11 +298,14 @@ def _is_grey(palette: list[int]) -> bool:
 def _map_npy(path: Path) -> Array:
     size = _file_size(path)
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError) as error:
-        raise DataError(f"not a readable array ({error})", file=path) from None
-    if not isinstance(mapped, np.memmap):
-        raise DataError("not one .npy array; save a single array with numpy.save", file=path)
+        with path.open("rb") as stream:
+            if stream.read(6) != b"\x93NUMPY":  # np.load would take it for a pickle or an archive
+                raise ValueError("it does not start like one")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # headers of old Pythons
+            mapped = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # damaged headers are parsed as Python and raise all kinds
+        raise DataError(f"not a readable .npy array ({error}): save it again with numpy.save", file=path) from None
     if mapped.offset + mapped.nbytes != size:
         raise DataError(
             f"the header says {shown(mapped.shape)} {mapped.dtype} ({mapped.offset + mapped.nbytes:,} bytes), "
@@ -238,9 +316,9 @@ def _map_npy(path: Path) -> Array:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Picture files of a folder, sorted by name; hidden ones left out."""
+    """Picture files of a folder, sorted by name; hidden ones left out. A broken link is one: a case is never lost."""
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")]
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry)]
     return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]

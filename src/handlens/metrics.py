@@ -10,6 +10,12 @@ import numpy.typing as npt
 
 from handlens.runs import Runs, overlap, overlaps
 
+BATCH = 256
+"""Images that are compared at once."""
+
+_TINY = 1e-300
+"""Below every sum of a precision and a recall that is not 0, so that 0 / 0 becomes 0 and nothing else changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -66,27 +72,40 @@ def class_f1(counts: Counts) -> float:
     return dice(counts, empty=0.0)
 
 
-def f1_matrix(predicted: Sequence[Runs], true: Sequence[Runs]) -> npt.NDArray[np.float64]:
-    """Pixel F1 of every predicted with every true instance; 0 where undefined."""
-    both = overlaps(predicted, true).astype(np.float64)
-    said = np.array([runs.area for runs in predicted], np.float64)[:, None]
-    there = np.array([runs.area for runs in true], np.float64)[None, :]
-    p = np.divide(both, said, out=np.zeros_like(both), where=said > 0)
-    r = np.divide(both, there, out=np.zeros_like(both), where=there > 0)
-    f1: npt.NDArray[np.float64] = np.divide(2 * (p * r), p + r, out=np.zeros_like(both), where=p + r > 0)
-    return f1
-
-
 def matched_f1(predicted: Sequence[Runs], true: Sequence[Runs]) -> float:
     """oF1: the best one-to-one assignment's F1, summed, over the larger number of instances. Both have one at least.
 
     Mean over the true instances times true / max(predicted, true), in this order, as the official code computes it.
     """
-    matrix = f1_matrix(predicted, true)
-    matched = np.zeros(len(true))
-    chosen = _assign(matrix)
-    matched[: len(chosen)] = chosen
-    return float(np.mean(matched) * (len(true) / max(len(predicted), len(true))))
+    (value,) = matched_f1_of_many([(predicted, true)])
+    return value
+
+
+def matched_f1_of_many(images: Sequence[tuple[Sequence[Runs], Sequence[Runs]]]) -> list[float]:
+    """The same for many images, each (predicted, true), a batch of them at a time."""
+    values = []
+    for first in range(0, len(images), BATCH):
+        some = images[first : first + BATCH]
+        entries = _pixel_f1([(p, t) for predicted, true in some for p in predicted for t in true])
+        place = 0
+        for predicted, true in some:
+            matrix = entries[place : place + len(predicted) * len(true)].reshape(len(predicted), len(true))
+            place += matrix.size
+            matched = np.zeros(len(true))
+            chosen = _assign(matrix)
+            matched[: len(chosen)] = chosen
+            values.append(float(matched.mean() * (len(true) / max(matrix.shape))))
+    return values
+
+
+def _pixel_f1(pairs: Sequence[tuple[Runs, Runs]]) -> npt.NDArray[np.float64]:
+    """F1 of each (predicted, true) pair from precision and recall; 0 where undefined."""
+    predicted, true = zip(*pairs, strict=True)
+    both = overlaps(predicted, true)
+    p = both / np.maximum([runs.area for runs in predicted], 1)  # nothing said: 0 of 1
+    r = both / np.maximum([runs.area for runs in true], 1)
+    f1: npt.NDArray[np.float64] = 2 * (p * r) / np.maximum(p + r, _TINY)
+    return f1
 
 
 def _assign(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -5,62 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from handlens.errors import DataError, Problem, SubmissionError
 from handlens.files import replacing
-from handlens.runs import MAX_CELL_BYTES
+from handlens.rows import BATCH_BYTES, Row, TableError, read_rows
 from handlens.types import Answer, Case, Codec, Shape
 
 Format = Literal["csv", "parquet"]
 
-MAX_FILE_BYTES = 2 * 2**30
-"""Largest table that is read: 5,000 rows of the densest real masks are a quarter of it."""
-
-BATCH_BYTES = 256 * 2**20
-"""Text of a Parquet file that is unpacked at a time."""
-
-MAX_ROWS = 1_000_000
-"""Most rows that are read: a hundred times the largest of the four test sets."""
-
-_NOT_CSV = {
-    b"\x1f\x8b": "a gzip archive: unpack it first",
-    b"PK": "a zip archive or a spreadsheet: save the table as CSV",
-    b"\xff\xfe": "UTF-16 text: save it as UTF-8",
-    b"\xfe\xff": "UTF-16 text: save it as UTF-8",
-}
-
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One record: where it starts (`line` from 1; 0 in Parquet, which has none), its number, its cells as text.
-
-    A cell is None where Parquet has a null; CSV has no such thing.
-    """
-
-    line: int
-    number: int
-    cells: tuple[str | None, ...]
-
-
-class TableError(Exception):
-    """The table itself is broken from this line on."""
-
-    def __init__(self, what: str, line: int = 0) -> None:
-        super().__init__(what)
-        self.problem = Problem(what, line=line)
-
-
-@dataclass(slots=True)
 class Submission:
     """The answers that could be read, by id, and every problem; answers are complete where there is no problem."""
 
-    answers: dict[str, Answer] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    answers: dict[str, Answer]
+    problems: list[Problem]
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -68,17 +31,20 @@ class Submission:
 
 def read_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> Submission:
     """All answers of a file and all its problems. Needs no truth, and tells nothing about it."""
-    submission = Submission()
+    reader = _Reader(codec, cases)
     try:
         rows = read_rows(path)
         header = next(rows, None)
         if header is None:
             raise TableError(f"the file has no header; expected {_listed(codec.header)}")
         _refuse_wrong_columns(header, codec.header)
-        _read_answers(rows, codec, cases, submission)
+        for row in rows:
+            reader.add(row)
     except TableError as error:
-        submission.problems.append(error.problem)
-    return submission
+        reader.flush()
+        return Submission(reader.answers, [*reader.problems(), error.problem])
+    reader.flush()
+    return Submission(reader.answers, [*reader.problems(), *reader.missing()])
 
 
 def require_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> dict[str, Answer]:
@@ -89,147 +55,75 @@ def require_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> dict[
     return submission.answers
 
 
-def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
-    """The records of a CSV or Parquet file, the header first; blank lines are passed over.
+class _Reader:
+    """Rows to answers, a batch at a time; every problem is kept with the number of its row."""
 
-    With several `delimiters` the one that the header uses more often is taken. TableError where the file is no table.
-    """
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            start = stream.read(4)
-    except OSError as error:
-        raise TableError(f"cannot be read ({error.strerror})") from None
-    if size > MAX_FILE_BYTES:
-        raise TableError(f"{size:,} bytes; the most is {MAX_FILE_BYTES:,}")
-    for magic, what in _NOT_CSV.items():
-        if start.startswith(magic):
-            raise TableError(f"this is {what}")
-    rows = _parquet_rows(path) if start == b"PAR1" else _csv_rows(path, delimiters)
-    for row in rows:
-        if row.number > MAX_ROWS:
-            raise TableError(f"more than {MAX_ROWS:,} rows", row.line)
-        yield row
+    def __init__(self, codec: Codec, cases: Sequence[Case]) -> None:
+        self.codec, self.cases = codec, cases
+        self.known = {case.id: case for case in cases}
+        self.seen: dict[str, Row] = {}
+        self.strangers: set[str] = set()
+        self.waiting: list[tuple[Row, Case, tuple[str, ...]]] = []
+        self.waiting_size = 0
+        self.answers: dict[str, Answer] = {}
+        self.found: list[tuple[int, Problem]] = []
 
-
-def _csv_rows(path: Path, delimiters: str) -> Iterator[Row]:
-    # Bytes that are no UTF-8 come through as lone surrogates, so that the row that holds them can be named.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream, _long_fields():
-        first = stream.readline(MAX_CELL_BYTES)
-        delimiter = max(delimiters, key=first.count)
-        stream.seek(0)
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
-        line, number = 1, 0
-        try:
-            for cells in reader:
-                if cells:
-                    yield Row(line, number, tuple(cells))
-                    number += 1
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise TableError(f"broken CSV ({error}); a quote may be missing or too many", line) from None
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lift the csv module's limit of 128 KiB a field, and put it back."""
-    before = csv.field_size_limit(MAX_CELL_BYTES)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-            if size > MAX_FILE_BYTES or file.metadata.num_rows > MAX_ROWS:
-                raise TableError(f"{file.metadata.num_rows:,} rows, {size:,} bytes unpacked; too large to be read")
-            yield Row(0, 0, tuple(file.schema_arrow.names))
-            number = 0
-            few = min(1024, max(1, BATCH_BYTES // max(size, 1)))  # a dictionary expands to `size` in every row
-            for batch in file.iter_batches(batch_size=few):
-                for cells in zip(*(map(_as_text, column.to_pylist()) for column in batch.columns), strict=True):
-                    number += 1
-                    yield Row(0, number, cells)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise TableError(f"broken Parquet file ({str(error).splitlines()[0]})") from None
-
-
-def _as_text(value: object) -> str | None:
-    """Text as it is, numbers as Python writes them; a null or anything else has no text."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    return None
-
-
-def _read_answers(rows: Iterable[Row], codec: Codec, cases: Sequence[Case], into: Submission) -> None:
-    known = {case.id: case for case in cases}
-    seen: dict[str, Row] = {}
-    strangers: list[str] = []
-    for row in rows:
-        id_text = row.cells[0]
-        where = _Where(row, codec.id_column)
-        if any(cell is not None and not _is_utf8(cell) for cell in row.cells):
-            into.problems.append(where("the row is not UTF-8 text: save the file as UTF-8"))
+    def add(self, row: Row) -> None:
+        """Take one row; its answer is parsed when there are enough of them."""
+        noun, id_text = self.codec.id_column, row.cells[0]
+        texts = tuple(cell for cell in row.cells[1:] if cell is not None)
+        if not all(map(_is_utf8, filter(None, row.cells))):
+            self.report(row, "the row is not UTF-8 text: save the file as UTF-8")
         elif id_text is None:
-            into.problems.append(where(f"{codec.id_column} is missing or neither text nor number"))
-        elif id_text not in known:
-            strangers.append(id_text)
-            into.problems.append(
-                where(f"{codec.id_column} {_short(id_text)} is not one of the {len(known):,} cases {_span(cases)}")
-            )
-        elif id_text in seen:
-            first = seen[id_text]
-            at = f"line {first.line}" if first.line else f"row {first.number}"
-            into.problems.append(where(f"{codec.id_column} {id_text} is there twice, first at {at}"))
+            self.report(row, f"{noun} is missing or neither text nor number")
+        elif id_text not in self.known:
+            self.strangers.add(id_text)
+            count = f"{len(self.known):,} cases {_span(self.cases)}"
+            self.report(row, f"{noun} {_short(id_text)} is not one of the {count}")
+        elif id_text in self.seen:
+            self.report(row, f"{noun} {id_text} is there twice, first at {self.seen[id_text].place}")
+        elif len(row.cells) != len(self.codec.header):
+            self.seen[id_text] = row
+            what = f"{len(row.cells)} fields, the header has {len(self.codec.header)}"
+            self.report(row, f"{what}; text with commas goes in double quotes", id_text)
+        elif len(texts) != len(self.codec.columns):
+            self.seen[id_text] = row
+            self.report(row, "a value is missing (null) or is neither text nor number", id_text)
         else:
-            seen[id_text] = row
-            _read_answer(row, codec, known[id_text], where, into)
-    missing = [case.id for case in cases if case.id not in seen]
-    into.problems.extend(Problem(f"no row for {codec.id_column} {_short(id)}") for id in missing)
-    if missing and strangers and _counts_from_one(strangers, cases):
-        into.problems.insert(0, Problem(f"{codec.id_column} counts from 1 here, but ids start at 0"))
+            self.seen[id_text] = row
+            self.waiting.append((row, self.known[id_text], texts))
+            self.waiting_size += sum(map(len, texts))
+            if self.waiting_size > BATCH_BYTES:
+                self.flush()
 
+    def report(self, row: Row, what: str, id: str = "") -> None:
+        """Keep a problem of this row, and of the case where it is a known one."""
+        name = f"{self.codec.id_column} {id}" if id else ""
+        if not row.line:
+            name = ", ".join(part for part in (row.place, name) if part)
+        self.found.append((row.number, Problem(what, line=row.line, id=name)))
 
-def _read_answer(row: Row, codec: Codec, case: Case, where: _Where, into: Submission) -> None:
-    cells = row.cells[1:]
-    if len(cells) != len(codec.columns):
-        into.problems.append(
-            where(
-                f"{len(row.cells)} fields, the header has {len(codec.header)}; text with commas goes in double quotes",
-                case.id,
-            )
-        )
-        return
-    texts = tuple(cell for cell in cells if cell is not None)
-    if len(texts) != len(cells):
-        into.problems.append(where("a value is missing (null) or is neither text nor number", case.id))
-        return
-    try:
-        into.answers[case.id] = codec.parse(texts, case)
-    except ValueError as error:
-        into.problems.append(where(str(error), case.id))
+    def flush(self) -> None:
+        """Parse the rows that wait."""
+        answers = self.codec.parse_all([texts for _, _, texts in self.waiting], [case for _, case, _ in self.waiting])
+        for (row, case, _), answer in zip(self.waiting, answers, strict=True):
+            if isinstance(answer, ValueError):
+                self.report(row, str(answer), case.id)
+            else:
+                self.answers[case.id] = answer
+        self.waiting, self.waiting_size = [], 0
 
+    def problems(self) -> list[Problem]:
+        """Those of rows, in the order of the file."""
+        return [problem for _, problem in sorted(self.found, key=lambda pair: pair[0])]
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """Makes problems that say where their row is."""
-
-    row: Row
-    noun: str
-
-    def __call__(self, what: str, id: str = "") -> Problem:
-        name = f"{self.noun} {id}" if id else ""
-        if not self.row.line:
-            name = ", ".join(part for part in (f"row {self.row.number}", name) if part)
-        return Problem(what, line=self.row.line, id=name)
+    def missing(self) -> list[Problem]:
+        """Cases without a row; a file that counts from 1 gets a hint."""
+        noun = self.codec.id_column
+        missing = [Problem(f"no row for {noun} {_short(case.id)}") for case in self.cases if case.id not in self.seen]
+        if missing and _counts_from_one(self.strangers, self.cases):
+            missing.append(Problem(f"{noun} counts from 1 here, but ids start at 0"))
+        return missing
 
 
 def _refuse_wrong_columns(header: Row, expected: tuple[str, ...]) -> None:
@@ -238,10 +132,10 @@ def _refuse_wrong_columns(header: Row, expected: tuple[str, ...]) -> None:
         raise TableError(f"the columns are {_listed(found)}; expected {_listed(expected)}", header.line)
 
 
-def _counts_from_one(strangers: Sequence[str], cases: Sequence[Case]) -> bool:
+def _counts_from_one(strangers: set[str], cases: Sequence[Case]) -> bool:
     """True where the unknown id is the one just past the last: 14 where the cases are 0 to 13."""
     ids = [case.id for case in cases]
-    return ids == [str(number) for number in range(len(ids))] and set(strangers) == {str(len(ids))}
+    return ids == [str(number) for number in range(len(ids))] and strangers == {str(len(ids))}
 
 
 def _is_utf8(text: str) -> bool:

@@ -28,7 +28,7 @@ def case_id(path: Path) -> str:
 def read_cases(folder: Path, part: Part) -> list[Case]:
     """The images of one part, in the order of their names."""
     root = _part_folder(folder, part)
-    return [_case(path, path) for path in list_images(root / "im")] if root else []
+    return [_case(path) for path in list_images(root / "im")] if root else []
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -40,20 +40,20 @@ def open_truth(path: Path, settings: Settings) -> Truth:
         raise DataError(
             "no mask/ folder: expected mask/NN.png beside im/NN.png, or a solution file img,pixels", file=path
         )
-    images = {case_id(image): image for image in list_images(root / "im")}
-    masks = {case_id(mask): mask for mask in list_images(root / "mask")}
+    images, masks = _by_id(root / "im"), _by_id(root / "mask")
     if not masks:
-        raise DataError("no pictures in it", file=root / "mask")
+        raise DataError("no pictures in it: expected NN.png", file=root / "mask")
 
     def read(case: Case) -> Runs:
         mask = read_mask(masks[case.id])
         if mask.shape != case.shape:
             raise DataError(
-                f"the mask is {shown(mask.shape)}, its image {shown(case.shape or ())}", file=masks[case.id]
+                f"the mask is {shown(mask.shape)}, its image {shown(case.shape or ())}: they must be equal",
+                file=masks[case.id],
             )
         return encode(mask, order=settings["order"])
 
-    return Truth(tuple(_case(images.get(id, mask), mask) for id, mask in masks.items()), read)
+    return Truth(tuple(_case(images.get(id, mask)) for id, mask in masks.items()), read)
 
 
 def inspect(folder: Path) -> Inventory:
@@ -66,13 +66,17 @@ def inspect(folder: Path) -> Inventory:
         images, masks = list_images(root / "im"), list_images(root / "mask")
         sizes = _read_shapes(folder, images, problems)
         facts[f"{part} images"] = f"{len(images):,} ({_listed_sizes(sizes)})" if images else "none"
+        if not images:
+            problems.append(Problem("no pictures in it: expected NN.png", file=_inside(root / "im", folder)))
         if masks:
-            _compare_masks(folder, masks, sizes, problems)
+            _compare_masks(folder, masks, set(map(case_id, images)), sizes, problems)
             facts[f"{part} masks"] = f"{len(masks):,}"
         if part == "train":
-            without = sorted(set(map(case_id, images)) - set(map(case_id, masks)))
+            known = set(map(case_id, masks))
             problems += [
-                Problem(f"image {id} has no mask: add {root.name}/mask/ for it or move it to test") for id in without
+                Problem("an image without a mask: add mask/ for it or move it to test", file=_inside(path, folder))
+                for path in images
+                if case_id(path) not in known
             ]
     if not facts:
         problems.append(Problem("no im/ folder here or under train/ or test/: expected im/NN.png", file=str(folder)))
@@ -87,8 +91,17 @@ def _part_folder(folder: Path, part: Part) -> Path | None:
     return None
 
 
-def _case(path: Path, shaped: Path) -> Case:
-    return Case(case_id(path), path, read_header(shaped).shape, group=path.stem)
+def _case(path: Path) -> Case:
+    return Case(case_id(path), path, read_header(path).shape, group=path.stem)
+
+
+def _by_id(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in list_images(folder):
+        if (id := case_id(path)) in found:
+            raise DataError(f"{found[id].name} and {path.name} both have id {id}: rename one of them", file=folder)
+        found[id] = path
+    return found
 
 
 def _open_solution(path: Path) -> Truth:
@@ -106,34 +119,49 @@ def _open_solution(path: Path) -> Truth:
 
 
 def _read_shapes(folder: Path, images: list[Path], problems: list[Problem]) -> dict[str, Shape]:
+    problems += _find_twins(folder, images, "image")
     sizes: dict[str, Shape] = {}
     for path in images:
-        id = case_id(path)
-        name = str(path.relative_to(folder))
-        if id in sizes:
-            problems.append(Problem(f"a second image with id {id}: rename one of them", file=name))
         try:
-            sizes[id] = read_header(path).shape
+            sizes.setdefault(case_id(path), read_header(path).shape)
         except DataError as error:
             problems.append(error.problem(folder))
     return sizes
 
 
-def _compare_masks(folder: Path, masks: list[Path], sizes: dict[str, Shape], problems: list[Problem]) -> None:
+def _find_twins(folder: Path, pictures: list[Path], noun: str) -> list[Problem]:
+    first = {case_id(path): path for path in reversed(pictures)}
+    return [
+        Problem(
+            f"a second {noun} with id {id}, beside {first[id].name}: rename one of them", file=_inside(path, folder)
+        )
+        for path in pictures
+        if first[id := case_id(path)] != path
+    ]
+
+
+def _compare_masks(
+    folder: Path, masks: list[Path], known: set[str], sizes: dict[str, Shape], problems: list[Problem]
+) -> None:
+    """`known` are the ids of all images, `sizes` those of the readable ones."""
+    problems += _find_twins(folder, masks, "mask")
     for path in masks:
-        id, name = case_id(path), str(path.relative_to(folder))
+        id, name = case_id(path), _inside(path, folder)
+        if id not in known:
+            problems.append(Problem("a mask without an image: add im/ for it or remove the mask", file=name))
         try:
             shape = read_header(path).shape
         except DataError as error:
             problems.append(error.problem(folder))
             continue
-        if id not in sizes:
-            if not list(path.parent.parent.glob(f"im/{path.stem}.*")):
-                problems.append(Problem("a mask without an image: add im/ for it or remove the mask", file=name))
-        elif shape != sizes[id]:
+        if shape != sizes.get(id, shape):
             problems.append(
                 Problem(f"the mask is {shown(shape)}, its image {shown(sizes[id])}: they must be equal", file=name)
             )
+
+
+def _inside(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder))
 
 
 def _listed_sizes(sizes: dict[str, Shape]) -> str:

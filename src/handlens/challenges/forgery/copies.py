@@ -1,6 +1,6 @@
 """Copy-move forgeries of a made-up figure, with masks that are true to the pixel.
 
-A paste changes only pixels of its mask: the feather lies inside. So mask = source | every paste, nothing else.
+A paste changes only pixels of its mask: the feather lies inside. So mask = source | all pastes, nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a paste differs from its source: turn in degrees, size, mirror image, contrast, brightness, soft edge."""
+    """How a paste differs from its source: turn in degrees, size, mirror, contrast, brightness, soft edge."""
 
     turn: float
     size: float
@@ -59,7 +59,7 @@ def forge(figure: Figure, rng: np.random.Generator) -> tuple[ByteArray, list[Boo
 def _forge_once(
     figure: Figure, picture: ByteArray, taken: BoolArray, rng: np.random.Generator, *, share: float
 ) -> BoolArray | None:
-    """One source and its copies, drawn into `picture`; None where there was no room even for a small region."""
+    """One source and its copies, drawn into `picture`; None where there was no room for any."""
     copies = int(rng.choice([1, 2, 3], p=[0.8, 0.15, 0.05]))
     choose = _choose_shape(figure, rng, share)
     for shrink in (1.0, 0.7, 0.5, 0.35, 0.25):
@@ -177,7 +177,7 @@ def _paste(
     change: Change,
     rng: np.random.Generator,
 ) -> BoolArray | None:
-    """Draw the changed source at a free place of some panel; the pixels it covers, None where none is free."""
+    """Draw the changed source at a free place of a panel; the pixels it covers, None where none is free."""
     patch, shape = _turned(figure.picture, region.mask, change)
     height, width = shape.shape
     for _attempt in range(ATTEMPTS):

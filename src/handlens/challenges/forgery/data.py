@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from handlens.challenges.forgery.score import AUTHENTIC, ORDER, Instances
+from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem
 from handlens.images import list_images, read_header, read_npy, read_npy_header, shown
-from handlens.runs import encode, parse_lists
+from handlens.runs import encode
 from handlens.table import read_solutions
-from handlens.types import Case, Inventory, Part, Settings, Truth
+from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 SOLUTION = "solution.csv"
 
@@ -31,8 +32,12 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     """The images of one part; a folder of pictures alone counts as a test part."""
     if part == "train":
         return [case for case, _ in _labelled(folder)]
-    images = folder / "test_images" if (folder / "test_images").is_dir() else folder
-    return [Case(path.stem, path, read_header(path).shape, group=path.stem) for path in list_images(images)]
+    return [
+        Case(path.stem, path, read_header(path).shape, group=path.stem)
+        for source in _sources(folder)
+        if source.kind == "test"
+        for path in list_images(source.images)
+    ]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -63,20 +68,21 @@ def inspect(folder: Path) -> Inventory:
     for source in _sources(folder):
         images = list_images(source.images)
         facts[source.kind] = f"{len(images):,} images"
-        shapes = {}
+        shapes: dict[str, Shape] = {}
         for path in images:
             if (stem := path.stem) in shapes:
                 problems.append(Problem(f"a second image with case_id {stem}: rename one", file=_inside(path, folder)))
             try:
-                shapes[stem] = read_header(path).shape
-                sizes[shown(shapes[stem])] += 1
+                shape = read_header(path).shape
+                sizes[shown(shape)] += 1
             except DataError as error:
-                shapes[stem] = (0, 0)
+                shape = (0, 0)
                 problems.append(error.problem(folder))
+            shapes.setdefault(stem, shape)
         if source.masks:
             instances += _inspect_masks(folder, source.masks, shapes, problems)
-    if not facts:
-        what = "no train_images/, supplemental_images/ or test_images/ here"
+    if not sizes and not problems:
+        what = "no pictures: expected them here, or in train_images/authentic/, train_images/forged/ or test_images/"
         problems.append(Problem(what, file=str(folder)))
     if sizes:
         facts["commonest sizes (height x width)"] = ", ".join(f"{size}: {n:,}" for size, n in sizes.most_common(5))
@@ -86,13 +92,15 @@ def inspect(folder: Path) -> Inventory:
 
 
 def _sources(folder: Path) -> list[_Source]:
+    """The folders that are there; without any of them the folder itself, as pictures to be answered."""
     places = [
         _Source("authentic", folder / "train_images" / "authentic", None),
         _Source("forged", folder / "train_images" / "forged", folder / "train_masks"),
         _Source("supplemental", folder / "supplemental_images", folder / "supplemental_masks"),
         _Source("test", folder / "test_images", None),
     ]
-    return [place for place in places if place.images.is_dir()]
+    found = [place for place in places if place.images.is_dir() or (place.masks and place.masks.is_dir())]
+    return found or [_Source("test", folder, None)]
 
 
 def _labelled(folder: Path) -> list[tuple[Case, Path | None]]:
@@ -141,11 +149,9 @@ def _refuse_wrong_mask(
         raise DataError("a mask without instances: an image without forgery belongs in authentic/", file=path)
 
 
-def _inspect_masks(
-    folder: Path, masks: Path, shapes: dict[str, tuple[int, int]], problems: list[Problem]
-) -> Counter[int]:
+def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape], problems: list[Problem]) -> Counter[int]:
     instances: Counter[int] = Counter()
-    files = {path.stem: path for path in sorted(masks.glob("*.npy"))}
+    files = {path.stem: path for path in sorted(masks.glob("*.npy")) if not path.name.startswith(".")}
     problems += [
         Problem(f"image {stem} has no mask: add it", file=_inside(masks / f"{stem}.npy", folder))
         for stem in sorted(set(shapes) - set(files))
@@ -169,15 +175,17 @@ def _inside(path: Path, folder: Path) -> str:
 
 
 def _open_solution(path: Path) -> Truth:
-    solutions = {s.id: s for s in read_solutions(path, id_column="case_id", answer_column="annotation")}
+    solutions = read_solutions(path, id_column="case_id", answer_column="annotation")
+    cases = tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions)
 
-    def read(case: Case) -> Instances:
-        solution = solutions[case.id]
-        if solution.text == AUTHENTIC:
-            return ()
-        try:
-            return parse_lists(solution.text, pixels=case.shape[0] * case.shape[1] if case.shape else None)
-        except ValueError as error:
-            raise DataError(f"line {solution.line}, case_id {case.id}: {error}", file=path) from None
+    @cache
+    def labels() -> dict[str, Instances]:
+        """All of them at the first call: together they are parsed several times as fast."""
+        found = {}
+        for solution, label in zip(solutions, parse_annotations([(s.text,) for s in solutions], cases), strict=True):
+            if isinstance(label, ValueError):
+                raise DataError(f"line {solution.line}, case_id {solution.id}: {label}", file=path)
+            found[solution.id] = label
+        return found
 
-    return Truth(tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions.values()), read)
+    return Truth(cases, lambda case: labels()[case.id])

@@ -41,7 +41,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture (H, W, 3), its panels, the number of the object at each pixel, the pixels of letters and bars.
+    """A picture (H, W, 3), its panels, the object number at each pixel, the pixels of letters and bars.
 
     `alike` panels come from one microscope, so that a piece of one passes for a piece of another.
     """

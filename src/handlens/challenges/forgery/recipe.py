@@ -13,6 +13,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.forgery.evidence import (
+    clean,
+    correlate,
+    find_marks,
+    join_shared,
+    parts_holding,
+    resize,
+    round_out,
+)
 from handlens.images import read_image
 from handlens.runs import Runs, encode
 from handlens.types import Case, Model, Shape, Truth
@@ -56,9 +65,10 @@ class SelfMatching:
 
     working_side: int = 1024
     """Longer side that pictures are brought to: larger ones cost time, smaller ones have too few key points."""
-    smooth: float = 0.0
     enlargement: float = 4.0
     """Most a small picture is enlarged: beyond, interpolation adds key points but nothing new."""
+    smoothing: float = 1.0
+    """Blur of the working picture: key points of camera noise crowd out those that a turned copy keeps."""
     contrast: float = 0.004
     """SIFT's contrast threshold, a tenth of its default: nuclei are smooth."""
     keypoints: int = 4_000
@@ -71,7 +81,7 @@ class SelfMatching:
     """Closest matches kept: the vote compares each with each."""
     tolerance: float = 3.0
     """How far a match may be from the place the transform says: 1 to 2 pixels of a small original."""
-    inliers: int = 9
+    inliers: int = 8
     """Fewest matches that must agree: unrelated textures reach 4 to 6."""
     largest_scale: float = 1.6
     """Largest change of size believed, either way: real copies stay within 1.25."""
@@ -99,7 +109,7 @@ class SelfMatching:
         if opened is None:
             return ()
         picture, marks, shape = opened
-        masks = [_resized(mask, shape) for mask in _grouped(list(self._find(picture, marks)))]
+        masks = [resize(mask, shape) for mask in join_shared(list(self._find(picture, marks)))]
         return tuple(encode(mask, order="columns") for mask in masks if mask.any())
 
     # --- the picture ------------------------------------------------------------------------------------------
@@ -122,20 +132,18 @@ class SelfMatching:
         if factor > 1:
             grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_CUBIC), np.float32)
         low, high = np.percentile(grey, [0.5, 99.8])
-        if not high > low:
+        if high - low < 2:  # not two grey levels: rounding errors, nothing to see
             return None
-        marks = _marks(grey, 255.0 if picture.dtype == np.uint8 else 65535.0, self.working_side // 16)
-        return np.asarray(np.clip((grey - low) * (255 / (high - low)), 0, 255), np.uint8), marks, shape
+        marks = find_marks(grey, 255.0 if picture.dtype == np.uint8 else 65535.0, self.working_side // 16)
+        stretched = np.clip((grey - low) * (255 / (high - low)), 0, 255)
+        smooth = cv2.GaussianBlur(stretched.astype(np.float32), (0, 0), self.smoothing)
+        return np.asarray(smooth, np.uint8), marks, shape
 
     def _describe(self, picture: ByteArray, marks: BoolArray) -> Points:
-        """Key points outside the marks with RootSIFT features; half are the strongest, half the largest.
-
-        The strongest of a noisy picture are grains of noise, which no turned or repacked copy keeps.
-        """
+        """Key points outside the marks with RootSIFT features."""
         import cv2
 
-        sift = cv2.SIFT_create(nfeatures=self.keypoints, contrastThreshold=self.contrast)
-        if self.smooth: picture = cv2.GaussianBlur(picture,(0,0),self.smooth)
+        sift = cv2.SIFT.create(nfeatures=self.keypoints, contrastThreshold=self.contrast)
         found, features = sift.detectAndCompute(picture, (~marks).astype(np.uint8))
         if features is None or not len(found):
             nothing = np.zeros((0, 2), np.float32)
@@ -240,9 +248,7 @@ class SelfMatching:
 
     # --- pixels -----------------------------------------------------------------------------------------------
 
-    def _verify(
-        self, picture: ByteArray, marks: BoolArray, transform: Matrix, inliers: Matches
-    ) -> BoolArray | None:
+    def _verify(self, picture: ByteArray, marks: BoolArray, transform: Matrix, inliers: Matches) -> BoolArray | None:
         """The source and the copy where warped pixels agree around the inliers; None where they do not."""
         import cv2
 
@@ -250,35 +256,20 @@ class SelfMatching:
         grey = picture.astype(np.float32)
         warped = np.asarray(cv2.warpAffine(grey, transform, size, flags=cv2.INTER_LINEAR), np.float32)
         covered = cv2.warpAffine((~marks).astype(np.uint8), transform, size) > 0
-        likeness = _correlation(grey, warped, self.window)
+        likeness = correlate(grey, warped, self.window)
         likeness[~covered | marks] = 0
-        agreed = _cleaned(likeness > self.agreement, self.window)
+        agreed = clean(likeness > self.agreement, self.window)
         places = np.rint(_moved(inliers.sources, transform)).astype(int)
-        copy = _holding(agreed, places)
+        copy = parts_holding(agreed, places)
         if copy.sum() < self.smallest or likeness[copy].mean() < self.overall:
             return None
+        copy = round_out(copy, likeness > self.agreement, grey, warped, self.window)
         source = np.asarray(
             cv2.warpAffine(copy.astype(np.uint8), cv2.invertAffineTransform(transform), size) > 0, np.bool_
         )
         if (source & copy).sum() > 0.1 * copy.sum():  # a texture that repeats, not a copy
             return None
         return source | copy
-
-
-def _marks(grey: FloatArray, white: float, reach: int) -> BoolArray:
-    """Letters, scale bars and paper: they look alike without being copies.
-
-    They are white on something darker, or black on something lighter, or a white sheet; `reach` is how far around
-    a pixel its surroundings go.
-    """
-    import cv2
-
-    around = cv2.blur(grey, (2 * reach + 1, 2 * reach + 1))
-    drawn = (grey > 0.94 * white) & (around < 0.6 * white) | (grey < 0.06 * white) & (around > 0.4 * white)
-    flat = cv2.dilate(grey, np.ones((7, 7))) - cv2.erode(grey, np.ones((7, 7))) < 0.02 * white
-    paper = flat & (grey > 0.97 * white)
-    rim = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach // 4 + 1, reach // 4 + 1))
-    return np.asarray(cv2.dilate((drawn | paper).astype(np.uint8), rim) > 0)
 
 
 def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:
@@ -314,65 +305,6 @@ def _moved(places: FloatArray, matrix: Matrix) -> Matrix:
 def _after(second: Matrix, first: Matrix) -> Matrix:
     """One transform for two: `first`, then `second`."""
     return np.column_stack([second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2] + second[:, 2]])
-
-
-def _correlation(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
-    """Normalised correlation of two pictures around each pixel; 0 where one of them is flat."""
-    import cv2
-
-    def mean(picture: FloatArray) -> FloatArray:
-        return np.asarray(cv2.blur(picture, (window, window)), np.float32)
-
-    first, second = mean(one), mean(other)
-    spread = (mean(one * one) - first * first) * (mean(other * other) - second * second)
-    both = mean(one * other) - first * second
-    return np.where(spread > 2.0**4, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
-
-
-def _cleaned(agreed: BoolArray, window: int) -> BoolArray:
-    """Specks removed and gaps closed; chance agreement comes in specks smaller than the window."""
-    import cv2
-
-    small = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (window // 2, window // 2))
-    large = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (window, window))
-    opened = cv2.morphologyEx(agreed.astype(np.uint8), cv2.MORPH_OPEN, small)
-    return np.asarray(cv2.morphologyEx(opened, cv2.MORPH_CLOSE, large) > 0)
-
-
-def _holding(agreed: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray:
-    """The connected parts that hold one of the places, without their holes."""
-    import cv2
-
-    _count, parts = cv2.connectedComponents(agreed.astype(np.uint8))
-    height, width = agreed.shape
-    inside = (places[:, 0] >= 0) & (places[:, 0] < width) & (places[:, 1] >= 0) & (places[:, 1] < height)
-    numbers = np.unique(parts[places[inside, 1], places[inside, 0]])
-    chosen = np.isin(parts, numbers[numbers > 0]).astype(np.uint8)
-    outlines, _tree = cv2.findContours(chosen, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    cv2.drawContours(chosen, outlines, -1, 1, cv2.FILLED)
-    return np.asarray(chosen > 0)
-
-
-def _grouped(masks: list[BoolArray]) -> list[BoolArray]:
-    """Masks joined where they share a third of the smaller one: copies of one source are one instance."""
-    groups: list[BoolArray] = []
-    for mask in masks:
-        joined, apart = mask, []
-        for group in groups:
-            shared = (group & joined).sum() > 0.3 * min(group.sum(), joined.sum())
-            if shared:
-                joined = joined | group
-            else:
-                apart.append(group)
-        groups = [*apart, joined]
-    return groups
-
-
-def _resized(mask: BoolArray, shape: Shape) -> BoolArray:
-    import cv2
-
-    share = cv2.resize(mask.astype(np.float32), (shape[1], shape[0]), interpolation=cv2.INTER_AREA)
-    return np.asarray(share > 0.5)
 
 
 RECIPE = SelfMatching()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from handlens.metrics import matched_f1
-from handlens.runs import Runs, format_lists, parse_lists
+from handlens.metrics import matched_f1_of_many
+from handlens.runs import Runs, format_lists, parse_many_lists
 from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
 
 AUTHENTIC = "authentic"
@@ -25,6 +25,7 @@ def codec(settings: Settings) -> Codec:
         id_column="case_id",
         columns=("annotation",),
         parse=_parse,
+        parse_many=parse_annotations,
         format=lambda instances, case: (format_lists(instances) if instances else AUTHENTIC,),
         refused={
             "empty": ("",),
@@ -54,13 +55,22 @@ def codec(settings: Settings) -> Codec:
 
 def score(answers: Mapping[str, Instances], truth: Truth, settings: Settings) -> Score:
     """Mean over images of 1 or 0 where one side says authentic, and of oF1 where both name instances."""
-    cases = tuple(_score_case(case, answers[case.id], truth.read(case)) for case in truth.cases)
+    pairs = [(answers[case.id], truth.read(case)) for case in truth.cases]
+    values = iter(matched_f1_of_many([(said, true) for said, true in pairs if said and true]))
+    cases = tuple(
+        CaseScore(
+            case.id,
+            next(values) if said and true else float(not said and not true),
+            {"truth": "forged" if true else AUTHENTIC, "instances": len(true), "predicted": len(said)},
+        )
+        for case, (said, true) in zip(truth.cases, pairs, strict=True)
+    )
     mean = float(np.mean([case.value for case in cases]))
     parts = {"mean oF1": mean}
     for kind in ("authentic", "forged"):
-        values = [case.value for case in cases if case.parts["truth"] == kind]
-        if values:
-            parts |= {f"{kind} images": len(values), f"mean over {kind}": float(np.mean(values))}
+        some = [case.value for case in cases if case.parts["truth"] == kind]
+        if some:
+            parts |= {f"{kind} images": len(some), f"mean over {kind}": float(np.mean(some))}
     return Score(mean, parts, cases)
 
 
@@ -72,18 +82,31 @@ def empty(case: Case, settings: Settings) -> Instances:
     return ()
 
 
-def _score_case(case: Case, said: Instances, true: Instances) -> CaseScore:
-    value = matched_f1(said, true) if said and true else float(not said and not true)
-    kind = "forged" if true else AUTHENTIC
-    return CaseScore(case.id, value, {"truth": kind, "instances": len(true), "predicted": len(said)})
-
-
 def _parse(cells: tuple[str, ...], case: Case) -> Instances:
-    text = cells[0]
+    (found,) = parse_annotations([cells], [case])
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def parse_annotations(rows: Sequence[tuple[str, ...]], cases: Sequence[Case]) -> list[Instances | ValueError]:
+    """The instances of many rows at once, or what is wrong with them."""
+    found = [_parse_word(text) for (text,) in rows]
+    masks = [number for number, answer in enumerate(found) if answer is None]
+    shapes = [cases[number].shape for number in masks]
+    parsed = parse_many_lists(
+        [rows[number][0] for number in masks], pixels=[shape[0] * shape[1] if shape else None for shape in shapes]
+    )
+    answers = dict(zip(masks, parsed, strict=True))
+    return [answers[number] if answer is None else answer for number, answer in enumerate(found)]
+
+
+def _parse_word(text: str) -> Instances | ValueError | None:
+    """The answer where there are no lists: the word, or what is wrong with it; None where there should be lists."""
     if text == AUTHENTIC:
         return ()
     if not text.strip():
-        raise ValueError(f"an empty cell: write {AUTHENTIC}, or a list [start, length, ...] for each instance")
+        return ValueError(f"an empty cell: write {AUTHENTIC}, or a list [start, length, ...] for each instance")
     if text.strip().lower() == AUTHENTIC:
-        raise ValueError(f"{text!r}: the word is {AUTHENTIC}, in small letters and without spaces")
-    return parse_lists(text, pixels=case.shape[0] * case.shape[1] if case.shape else None)
+        return ValueError(f"{text!r}: the word is {AUTHENTIC}, in small letters and without spaces")
+    return None

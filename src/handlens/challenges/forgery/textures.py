@@ -27,8 +27,8 @@ class Panel:
 
 
 Painter = Callable[[Shape, np.random.Generator, np.random.Generator], Panel]
-"""Draws a panel: what is in it comes from the first generator; dye, magnification and noise from the second, the
-style, so that panels painted in the same style look like pictures of one microscope.
+"""Draws a panel: what is in it comes from the first generator; dye, magnification and noise from the
+second, the style, so that panels painted in the same style look like pictures of one microscope.
 """
 
 

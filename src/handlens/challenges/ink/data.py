@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 
 from handlens import volumes
 from handlens.challenges.ink.score import ORDER
 from handlens.errors import DataError, Problem
-from handlens.images import read_header, read_mask, shown
+from handlens.images import list_images, read_header, read_mask, shown
 from handlens.runs import Runs, encode, parse_pairs
 from handlens.table import read_solutions
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
@@ -26,7 +28,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
     """Labels of a folder (`<id>/inklabels.png`, also under `train/`) or a solution file `Id,Predicted`."""
     if path.is_file():
         return _open_solution(path)
-    fragments = {fragment.name: fragment for fragment in _fragments(path, "train") if (fragment / LABEL).is_file()}
+    fragments = {_name(fragment): fragment for fragment in _fragments(path, "train") if (fragment / LABEL).is_file()}
     if not fragments:
         raise DataError(
             f"no <fragment>/{LABEL} here or under train/: expected those, or a file Id,Predicted", file=path
@@ -49,7 +51,7 @@ def inspect(folder: Path) -> Inventory:
     parts: tuple[Part, ...] = ("train", "test")
     for part in parts:
         for fragment in _fragments(folder, part):
-            facts[f"{part} {fragment.name}"] = _inspect_fragment(folder, fragment, part, problems)
+            facts[f"{part} {_name(fragment)}"] = _inspect_fragment(folder, fragment, part, problems)
     if not facts:
         what = f"no fragments: expected train/<id>/{VOLUME}/00.tif and test/<id>/{VOLUME}/00.tif"
         problems.append(Problem(what, file=str(folder)))
@@ -57,22 +59,34 @@ def inspect(folder: Path) -> Inventory:
 
 
 def _fragments(folder: Path, part: Part) -> list[Path]:
-    """Fragment folders of a part. Without `train/` and `test/`, those with a label are training fragments."""
+    """Fragment folders of a part: every one under `train/` or `test/`, also where it lacks its files.
+
+    Without `train/` and `test/`, those with a label are training fragments.
+    """
     if any((folder / name).is_dir() for name in ("train", "test")):
         inside = folder / part
-        return sorted(filter(_is_fragment, inside.iterdir())) if inside.is_dir() else []
+        return _subfolders(inside) if inside.is_dir() else []
     if not folder.is_dir():
         raise DataError("no such folder", file=folder)
-    found = [folder] if _is_fragment(folder) else sorted(filter(_is_fragment, folder.iterdir()))
+    found = [folder] if _is_fragment(folder) else list(filter(_is_fragment, _subfolders(folder)))
     return [fragment for fragment in found if (fragment / LABEL).is_file() == (part == "train")]
 
 
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def _is_fragment(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / VOLUME).is_dir() or (folder / LABEL).is_file() or (folder / MASK).is_file())
+    return (folder / VOLUME).is_dir() or (folder / LABEL).is_file() or (folder / MASK).is_file()
+
+
+def _name(fragment: Path) -> str:
+    """The folder's name as it is written; `.` has one too, and a link keeps its own."""
+    return Path(os.path.abspath(fragment)).name
 
 
 def _case(fragment: Path) -> Case:
-    return Case(fragment.resolve().name, fragment, _shape(fragment), group=fragment.resolve().name)
+    return Case(_name(fragment), fragment, _shape(fragment), group=_name(fragment))
 
 
 def _shape(fragment: Path) -> Shape:
@@ -98,7 +112,7 @@ def _open_solution(path: Path) -> Truth:
 
 def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:
     words = []
-    shape: Shape | None = None
+    shapes: dict[str, Shape] = {}
     if (fragment / VOLUME).is_dir():
         found = volumes.problems(fragment / VOLUME)
         problems += [
@@ -106,21 +120,34 @@ def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[P
         ]
         if not found:
             stack = volumes.open_stack(fragment / VOLUME)
-            shape = stack.shape
-            words.append(f"{stack.depth} slices of {shown(shape)}, {stack.dtype}")
+            shapes["the slices"] = stack.shape
+            words.append(f"{stack.depth} slices of {shown(stack.shape)}, {stack.dtype}")
+        elif commonest := _commonest_shape(fragment / VOLUME):
+            shapes["the slices"] = commonest
     else:
         problems.append(Problem(f"no {VOLUME}/: add the slices", file=str(fragment.relative_to(folder))))
-    expected = [MASK, LABEL] if part == "train" else [MASK]
-    for name in expected:
+    for name in [MASK, LABEL] if part == "train" else [MASK]:
         picture = fragment / name
         try:
-            found_shape = read_header(picture).shape
+            shapes[name] = read_header(picture).shape
         except DataError as error:
-            problems.append(error.problem(folder))
+            missing = Problem("not there: add it", file=str(picture.relative_to(folder)))
+            problems.append(error.problem(folder) if picture.exists() else missing)
             continue
         words.append(name)
-        if shape is not None and found_shape != shape:
-            what = f"{shown(found_shape)}, but the slices are {shown(shape)}: they must be equal"
-            problems.append(Problem(what, file=str(picture.relative_to(folder))))
-        shape = shape or found_shape
+        model, expected = next(iter(shapes.items()))
+        if shapes[name] != expected:
+            what = f"{shown(shapes[name])}, but {model} {'are' if model != MASK else 'is'} {shown(expected)}"
+            problems.append(Problem(f"{what}: they must be equal", file=str(picture.relative_to(folder))))
     return ", ".join(words) or "nothing readable"
+
+
+def _commonest_shape(volume: Path) -> Shape | None:
+    """What masks are compared with where the stack has problems of its own."""
+    shapes: Counter[Shape] = Counter()
+    for path in list_images(volume):
+        try:
+            shapes[read_header(path).shape] += 1
+        except DataError:
+            continue  # named already
+    return shapes.most_common(1)[0][0] if shapes else None

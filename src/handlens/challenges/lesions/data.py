@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import DataError, Problem
 from handlens.images import list_images, read_header, shown
-from handlens.table import TableError, read_rows
+from handlens.rows import Row, TableError, read_rows
 from handlens.types import Case, Inventory, Part, Settings, Truth
 
 FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")
@@ -20,15 +21,16 @@ SMALL_SIDE = 512
 """Shorter side that the contest asks for; smaller photographs are read all the same."""
 
 _GENDERS = {"m": "m", "male": "m", "1": "m", "f": "f", "female": "f", "0": "f"}
-_UNKNOWN = ("", "-1", "unknown", "nan", "none", "na")
+_UNKNOWN = ("", "-1", "-1.0", "unknown", "nan", "none", "na")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row of a labels file: texts by column name in small letters."""
+    """One row of a labels file: texts by column name in small letters; `fault` where the row does not fit."""
 
     line: int
     texts: Mapping[str, str]
+    fault: str = ""
 
     @property
     def file(self) -> str:
@@ -51,7 +53,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     csv = find_csv(root)
     if csv is None:
         return [_case(Record(0, {"filename": path.name}), root) for path in list_images(_image_folder(root))]
-    return [_case(record, root) for record in read_records(csv)]
+    return [_case(record, csv) for record in read_records(csv)]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -72,7 +74,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
         if record.file in labels:
             raise DataError(f"line {record.line}: {record.file} is there twice", file=csv)
         labels[record.file] = label
-        cases.append(_case(record, csv.parent))
+        cases.append(_case(record, csv))
     if not cases:
         raise DataError("no rows under the header", file=csv)
     return Truth(tuple(cases), lambda case: labels[case.id])
@@ -80,11 +82,17 @@ def open_truth(path: Path, settings: Settings) -> Truth:
 
 def inspect(folder: Path) -> Inventory:
     """Photographs, classes, demographics, and what is wrong, from headers and the CSV."""
+    if not folder.is_dir():
+        raise DataError("no such folder", file=folder)
     facts: dict[str, str] = {}
     problems: list[Problem] = []
     parts: tuple[Part, ...] = ("train", "test")
     for part in parts:
-        if (root := _part_folder(folder, part)) is not None:
+        try:
+            root = _part_folder(folder, part)
+        except DataError:  # its CSV is broken, which is named when the rows are read
+            root = folder if part == "train" else None
+        if root is not None and (list_images(_image_folder(root)) or _list_csv(root)):
             _inspect_part(folder, root, part, facts, problems)
     if not facts:
         problems.append(Problem("no labels.csv and no photographs here or under train/ or test/", file=str(folder)))
@@ -92,7 +100,15 @@ def inspect(folder: Path) -> Inventory:
 
 
 def read_records(csv: Path) -> Iterator[Record]:
-    """The rows of a labels file; header case and `,` or `;` do not matter."""
+    """The rows of a labels file; header case and `,` or `;` do not matter. DataError at the first that does not fit."""
+    for record in _all_records(csv):
+        if record.fault:
+            raise DataError(f"line {record.line}: {record.fault}", file=csv)
+        yield record
+
+
+def _all_records(csv: Path) -> Iterator[Record]:
+    """The same with the rows that do not fit."""
     try:
         rows = read_rows(csv, delimiters=",;")
         header = next(rows, None)
@@ -100,31 +116,38 @@ def read_records(csv: Path) -> Iterator[Record]:
         if not any(name in FILE_COLUMNS for name in names):
             raise TableError(f"no file column; expected one of {', '.join(FILE_COLUMNS)}", 1)
         for row in rows:
-            if len(row.cells) != len(names):
-                raise TableError(f"{len(row.cells)} fields, the header has {len(names)}", row.line)
-            yield Record(row.line, dict(zip(names, ((cell or "").strip() for cell in row.cells), strict=True)))
+            texts = dict(zip(names, ((cell or "").strip() for cell in row.cells), strict=False))
+            yield Record(row.line, texts, _fault_of(row, len(names), texts))
     except TableError as error:
         raise DataError(str(error.problem), file=csv) from None
+
+
+def _fault_of(row: Row, expected: int, texts: Mapping[str, str]) -> str:
+    if len(row.cells) != expected:
+        return f"{len(row.cells)} fields, the header has {expected}"
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts.values())):  # how read_rows shows such bytes
+        return "not UTF-8 text: save the file as UTF-8"
+    return "" if any(texts.get(name) for name in FILE_COLUMNS) else "no file name"
 
 
 def find_csv(folder: Path) -> Path | None:
     """`labels.csv`, or the only CSV file of a folder that has a file column."""
     if (folder / "labels.csv").is_file():
         return folder / "labels.csv"
-    found = [path for path in sorted(folder.glob("*.csv")) if "submission" not in path.name]
+    found = [path for path in _list_csv(folder) if "submission" not in path.name]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise DataError(f"several CSV files ({names}): name the one with the labels labels.csv", file=folder)
     return found[0] if found else None
 
 
+def _list_csv(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.csv")) if path.is_file() and not path.name.startswith(".")]
+
+
 def read_demographics(texts: Mapping[str, str]) -> dict[str, float | str | int | None]:
     """Age in years, gender `m` or `f`, location 1 to 7; None where unknown. ValueError says what is wrong."""
-    return {
-        "age": _read_age(texts.get("age", "")),
-        "gender": _read_gender(texts.get("gender", "")),
-        "location": _read_location(texts.get("location", "")),
-    }
+    return {name: read(texts.get(name, "")) for name, read in _DEMOGRAPHICS.items()}
 
 
 def _read_age(text: str) -> float | None:
@@ -142,9 +165,10 @@ def _read_age(text: str) -> float | None:
 def _read_gender(text: str) -> str | None:
     if text.lower() in _UNKNOWN:
         return None
-    if text.lower() not in _GENDERS:
+    gender = text.lower().removesuffix(".0")  # a column of numbers with gaps is written as 1.0
+    if gender not in _GENDERS:
         raise ValueError(f"gender {text!r}; expected m, f, male, female or nothing")
-    return _GENDERS[text.lower()]
+    return _GENDERS[gender]
 
 
 def _read_location(text: str) -> int | None:
@@ -152,9 +176,17 @@ def _read_location(text: str) -> int | None:
         return None
     if text.lower() in LOCATIONS:
         return LOCATIONS.index(text.lower()) + 1
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(LOCATIONS):
-        return int(text)
+    number = text.removesuffix(".0")
+    if len(number) == 1 and "1" <= number <= str(len(LOCATIONS)):
+        return int(number)
     raise ValueError(f"location {text!r}; expected 1 to 7 or one of {', '.join(LOCATIONS)}, or nothing")
+
+
+_DEMOGRAPHICS: Mapping[str, Callable[[str], float | str | int | None]] = {
+    "age": _read_age,
+    "gender": _read_gender,
+    "location": _read_location,
+}
 
 
 def _part_folder(folder: Path, part: Part) -> Path | None:
@@ -168,7 +200,7 @@ def _part_folder(folder: Path, part: Part) -> Path | None:
 def _has_labels(folder: Path) -> bool:
     csv = find_csv(folder)
     first = next(read_records(csv), None) if csv else None
-    return first is not None and any(first.label(taxonomy) is not None for taxonomy in TAXONOMIES.values())
+    return first is not None and _any_label(first) is not None
 
 
 def _image_folder(root: Path) -> Path:
@@ -177,52 +209,55 @@ def _image_folder(root: Path) -> Path:
 
 def _photograph(root: Path, name: str) -> Path:
     beside = root / name
-    return beside if beside.is_file() else _image_folder(root) / name
+    return beside if os.path.isfile(beside) else _image_folder(root) / name  # Path.is_file raises on a very long name
 
 
-def _case(record: Record, root: Path) -> Case:
+def _case(record: Record, source: Path) -> Case:
+    """`source` is the CSV of the record, or the folder of a photograph without one."""
     try:
         details = read_demographics(record.texts)
     except ValueError as error:
-        raise DataError(f"line {record.line}: {error}", file=root) from None
+        raise DataError(f"line {record.line}: {error}", file=source) from None
+    root = source if source.is_dir() else source.parent
     group = next((record.texts[name] for name in GROUP_COLUMNS if record.texts.get(name)), record.file)
     return Case(record.file, _photograph(root, record.file), None, group, details)
 
 
 def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], problems: list[Problem]) -> None:
-    csv = find_csv(root)
-    pictures = {path.name: path for path in list_images(_image_folder(root))}
+    pictures = list_images(_image_folder(root))
+    tally = _Tally()
+    try:
+        if csv := find_csv(root):
+            _inspect_csv(folder, csv, part, tally, problems)
+        elif part == "train":
+            problems.append(Problem("no labels.csv: expected filename,label", file=str(root.relative_to(folder))))
+        listed = {Path(name).name for name in tally.lines} if csv else {path.name for path in pictures}
+    except DataError as error:  # the table ends there: who has no row cannot be said
+        problems.append(error.problem(folder))
+        listed = {path.name for path in pictures}
+    pictures += sorted(tally.photographs - set(pictures))
     facts[f"{part} photographs"] = f"{len(pictures):,}"
     _inspect_pictures(folder, pictures, part, facts, problems)
-    if csv is None:
-        return
-    classes: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    seen: dict[str, int] = {}
-    try:
-        for record in read_records(csv):
-            _inspect_record(record, csv.relative_to(folder), root, seen, classes, unknown, problems)
-    except DataError as error:
-        problems.append(error.problem(folder))
-    facts[f"{part} rows"] = f"{len(seen):,}" + "".join(f", {name} unknown: {n:,}" for name, n in unknown.items())
-    if classes:
-        facts[f"{part} classes"] = ", ".join(f"{name} {count:,}" for name, count in classes.most_common())
-    listed = {Path(name).name for name in seen}
-    without = sorted(set(pictures) - listed)
-    problems += [Problem("no row in the CSV for it", file=str(pictures[name].relative_to(folder))) for name in without]
+    if tally.lines:
+        unknown = "".join(f", {name} unknown: {n:,}" for name, n in tally.unknown.items() if n)
+        facts[f"{part} rows"] = f"{len(tally.lines):,}{unknown}"
+    if tally.classes:
+        facts[f"{part} classes"] = ", ".join(f"{name} {count:,}" for name, count in tally.classes.most_common())
+    without = [path for path in pictures if path.name not in listed]
+    problems += [Problem("no row in the CSV for it: add one", file=_inside(path, folder)) for path in without]
 
 
 def _inspect_pictures(
-    folder: Path, pictures: Mapping[str, Path], part: Part, facts: dict[str, str], problems: list[Problem]
+    folder: Path, pictures: Sequence[Path], part: Part, facts: dict[str, str], problems: list[Problem]
 ) -> None:
     sizes: Counter[tuple[int, int]] = Counter()
-    for path in pictures.values():
+    for path in pictures:
         try:
             header = read_header(path)
             sizes[header.shape] += 1
             if header.mode not in ("RGB", "L"):
                 what = f"mode {header.mode}; expected RGB without alpha: save it as RGB"
-                problems.append(Problem(what, file=str(path.relative_to(folder))))
+                problems.append(Problem(what, file=_inside(path, folder)))
         except DataError as error:
             problems.append(error.problem(folder))
     if sizes:
@@ -231,29 +266,59 @@ def _inspect_pictures(
         facts[f"{part} warning"] = f"{small:,} photographs have a side under {SMALL_SIDE}; they are read all the same"
 
 
-def _inspect_record(
-    record: Record,
-    csv: Path,
-    root: Path,
-    seen: dict[str, int],
-    classes: Counter[str],
-    unknown: Counter[str],
-    problems: list[Problem],
-) -> None:
-    def report(what: str) -> None:
-        problems.append(Problem(what, file=str(csv), line=record.line, id=record.file))
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """What the rows of a CSV said so far: file to first line, photographs that are there, classes, unknowns."""
 
-    if record.file in seen:
-        report(f"this file is there twice, first on line {seen[record.file]}")
-    seen.setdefault(record.file, record.line)
-    if not record.file or not _photograph(root, record.file).is_file():
-        report("no such photograph: add it or remove the row")
-    label = record.label(TAXONOMIES["ten"])
+    lines: dict[str, int] = field(default_factory=dict)
+    photographs: set[Path] = field(default_factory=set)
+    classes: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+
+def _inspect_csv(folder: Path, csv: Path, part: Part, tally: _Tally, problems: list[Problem]) -> None:
+    name = str(csv.relative_to(folder))
+    labelled = False
+    for record in _all_records(csv):
+        label = _any_label(record)
+        labelled |= label is not None or bool(record.fault)
+        problems += [
+            Problem(what, file=name, line=record.line, id=record.file)
+            for what in _faults(record, label, csv.parent, tally)
+        ]
+    if part == "train" and not labelled:
+        problems.append(Problem("no rows with a label: expected the columns filename,label", file=name))
+
+
+def _faults(record: Record, label: str | None, root: Path, tally: _Tally) -> Iterator[str]:
+    """What is wrong with a row; the sound part of it is added to the tally."""
+    if record.file and record.file in tally.lines:
+        yield f"this file is there twice, first on line {tally.lines[record.file]}: remove one of the rows"
+    tally.lines.setdefault(record.file, record.line)
+    if record.fault:
+        yield record.fault
+        return
+    photograph = _photograph(root, record.file)
+    if os.path.isfile(photograph):
+        tally.photographs.add(photograph)
+    else:
+        yield "no such photograph: add it or remove the row"
     if label is not None:
-        classes[label] += 1
+        tally.classes[label] += 1
         if not any(label in taxonomy.classes for taxonomy in TAXONOMIES.values()):
-            report(f"unknown class {label!r}; the classes are {', '.join(TAXONOMIES['ten'].classes)}")
-    try:
-        unknown.update(name for name, value in read_demographics(record.texts).items() if value is None)
-    except ValueError as error:
-        report(str(error))
+            yield f"unknown class {label!r}; the classes are {', '.join(TAXONOMIES['ten'].classes)}"
+    for name, read in _DEMOGRAPHICS.items():
+        try:
+            tally.unknown[name] += read(record.texts.get(name, "")) is None
+        except ValueError as error:
+            yield str(error)
+
+
+def _any_label(record: Record) -> str | None:
+    """The label of the first edition that has a column here."""
+    labels = (record.label(taxonomy) for taxonomy in TAXONOMIES.values())
+    return next((label for label in labels if label is not None), None)
+
+
+def _inside(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)

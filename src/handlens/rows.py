@@ -1,0 +1,163 @@
+"""CSV and Parquet files as rows of text, with the line where each begins. What the text means is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from handlens.errors import Problem
+
+MAX_FILE_BYTES = 2 * 2**30
+"""Largest table that is read: 5,000 rows of the densest real masks are a quarter of it."""
+
+BATCH_BYTES = 128 * 2**20
+"""Text that is unpacked and parsed at a time."""
+
+MAX_ROWS = 1_000_000
+"""Most rows that are read: a hundred times the largest of the four test sets."""
+
+_NOT_CSV = {
+    b"\x1f\x8b": "a gzip archive: unpack it first",
+    b"PK": "a zip archive or a spreadsheet: save the table as CSV",
+    b"\xff\xfe": "UTF-16 text: save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text: save it as UTF-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record: where it starts (`line` from 1; 0 in Parquet, which has none), its number, its cells as text.
+
+    A cell is None where Parquet has a null; CSV has no such thing.
+    """
+
+    line: int
+    number: int
+    cells: tuple[str | None, ...]
+
+    @property
+    def place(self) -> str:
+        return f"line {self.line}" if self.line else f"row {self.number}"
+
+
+class TableError(Exception):
+    """The table itself is broken from this line on."""
+
+    def __init__(self, what: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.problem = Problem(what, line=line)
+
+
+def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
+    """The records of a CSV or Parquet file, the header first; blank lines are passed over.
+
+    With several `delimiters` the one that the header uses more often is taken. TableError where the file is no table.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            start = stream.read(4)
+    except OSError as error:
+        raise TableError(f"cannot be read ({error.strerror})") from None
+    if size > MAX_FILE_BYTES:
+        raise TableError(f"{size:,} bytes; the most is {MAX_FILE_BYTES:,}")
+    for magic, what in _NOT_CSV.items():
+        if start.startswith(magic):
+            raise TableError(f"this is {what}")
+    rows = _parquet_rows(path) if start == b"PAR1" else _csv_rows(path, delimiters)
+    for row in rows:
+        if row.number > MAX_ROWS:
+            raise TableError(f"more than {MAX_ROWS:,} rows", row.line)
+        yield row
+
+
+def _csv_rows(path: Path, delimiters: str) -> Iterator[Row]:
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    first = data[: data.find(b"\n")]
+    delimiter = max(delimiters, key=lambda mark: first.count(mark.encode()))
+    for number, (line, fields) in enumerate(split_records(data, delimiter.encode())):
+        # Bytes that are no UTF-8 come through as lone surrogates, so that the row that holds them can be named.
+        yield Row(line, number, tuple(field.decode("utf-8", "surrogateescape") for field in fields))
+
+
+def split_records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """The records of a CSV file with the line where each begins; blank lines are passed over.
+
+    The same as Python's strict csv reader, but it jumps from mark to mark instead of walking over every character,
+    which counts for cells of megabytes, and has no limit on a field that would be lifted for the whole program.
+
+    >>> list(split_records(b'id,text\\n1,"a ""b"", c"\\n', b","))
+    [(1, [b'id', b'text']), (2, [b'1', b'a "b", c'])]
+    """
+    size, position, line = len(data), 0, 1
+    marks = dict.fromkeys((delimiter, b"\n", b"\r"), -1)  # where each comes next; looked up again once passed
+
+    def next_mark() -> int:
+        for mark, place in marks.items():
+            if place < position:
+                found = data.find(mark, position)
+                marks[mark] = size if found < 0 else found
+        return min(marks.values())
+
+    while position < size:
+        began, fields = line, []
+        while True:
+            if data[position : position + 1] == b'"':
+                field, position = _read_quoted(data, position, line)
+                if b"\n" in field or b"\r" in field:
+                    line += field.count(b"\n") + field.count(b"\r") - field.count(b"\r\n")
+            else:
+                start, position = position, next_mark()
+                field = data[start:position]
+            fields.append(field)
+            if data[position : position + 1] != delimiter:
+                break
+            position += 1
+        if position < size and data[position] not in b"\r\n":
+            raise TableError("broken CSV: text follows a closing quote; quotes inside a cell are doubled", line)
+        blank = fields == [b""] and data[position - 1 : position] != b'"'
+        position += 2 if data[position : position + 2] == b"\r\n" else 1
+        line += 1
+        if not blank:
+            yield began, fields
+
+
+def _read_quoted(data: bytes, position: int, line: int) -> tuple[bytes, int]:
+    """The text of the quoted field that begins here, and the place after its closing quote."""
+    end = data.find(b'"', position + 1)
+    while data[end + 1 : end + 2] == b'"' and end > 0:
+        end = data.find(b'"', end + 2)
+    if end < 0:
+        raise TableError("broken CSV: a quote is opened here and never closed", line)
+    field = data[position + 1 : end]
+    return field.replace(b'""', b'"') if b'"' in field else field, end + 1
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
+            if size > MAX_FILE_BYTES or file.metadata.num_rows > MAX_ROWS:
+                raise TableError(f"{file.metadata.num_rows:,} rows, {size:,} bytes unpacked; too large to be read")
+            yield Row(0, 0, tuple(file.schema_arrow.names))
+            number = 0
+            few = min(1024, max(1, BATCH_BYTES // max(size, 1)))  # a dictionary expands to `size` in every row
+            for batch in file.iter_batches(batch_size=few):
+                for cells in zip(*(map(_as_text, column.to_pylist()) for column in batch.columns), strict=True):
+                    number += 1
+                    yield Row(0, number, cells)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise TableError(f"broken Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _as_text(value: object) -> str | None:
+    """Text as it is, numbers as Python writes them; a null or anything else has no text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    return None

@@ -1,0 +1,133 @@
+"""Every Reading of the lesions rules, by its number."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import lesions as oracle
+
+import handlens
+from handlens.challenges.lesions import data, score
+from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.images import write_png
+from handlens.types import Case, Truth
+
+SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
+CODEC = score.codec(SETTINGS)
+CASE = Case("a.jpg", None)
+CLASSES = TAXONOMIES["ten"].classes
+
+
+def truth_of(labels, classes=CLASSES):
+    return Truth(tuple(Case(str(number), None) for number in range(len(labels))), lambda case: labels[int(case.id)])
+
+
+def one_hot(name, classes=CLASSES):
+    return np.array([float(name == other) for other in classes])
+
+
+@pytest.mark.parametrize("file_column", ["NewFileName", "filepath", "FILENAME", "image_path"])
+@pytest.mark.parametrize("label_column", ["Class", "label"])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_reading_01_the_spelling_of_the_csv_is_free(tmp_path, file_column, label_column, delimiter):
+    header = delimiter.join([file_column, label_column, "AGE", "Gender", "location"])
+    (tmp_path / "labels.csv").write_text(f"{header}\n{delimiter.join(['x.jpg', 'bcc', '40', 'Male', '5'])}\n")
+    truth = data.open_truth(tmp_path, SETTINGS)
+    (case,) = truth.cases
+    assert (case.id, truth.read(case)) == ("x.jpg", "BCC")
+    assert case.details == {"age": 40.0, "gender": "m", "location": 5}
+
+
+def test_reading_02_demographics_have_bounds_and_may_be_unknown():
+    assert data.MAX_AGE == 120
+    assert data.read_demographics({"age": "120", "gender": "f", "location": "torso"}) == {"age": 120.0, "gender": "f", "location": 7}
+    assert data.read_demographics({}) == {"age": None, "gender": None, "location": None}
+    for texts in ({"age": "121"}, {"age": "-5"}, {"age": "old"}, {"gender": "x"}, {"location": "8"}, {"location": "nose"}):
+        with pytest.raises(ValueError, match="expected|empty"):
+            data.read_demographics(texts)
+
+
+def test_reading_03_small_photographs_are_a_warning_and_no_problem(tmp_path):
+    assert data.SMALL_SIDE == 512
+    write_png(tmp_path / "images" / "a.png", np.zeros((100, 700, 3), np.uint8))
+    (tmp_path / "labels.csv").write_text("filename,label\na.png,NV\n")
+    inventory = data.inspect(tmp_path)
+    assert inventory.problems == ()
+    assert "1 photographs have a side under 512" in inventory.facts["train warning"]
+
+
+def test_reading_04_probabilities_are_valid():
+    assert score.SUM_TOLERANCE == 1e-3
+    rest = ("0",) * 8
+    for good in (("1", "0"), ("0.9995", "0"), ("1e0", "0.0009"), (".5", "0.5")):
+        CODEC.parse((*good, *rest), CASE)
+    for bad in (("0.998", "0"), ("1", "0.002"), ("-0.1", "1.1"), ("nan", "1"), ("", "1"), ("1,0", "0"), ("1.0001", "0")):
+        with pytest.raises(ValueError, match="expected"):
+            CODEC.parse((*bad, *rest), CASE)
+
+
+def test_reading_05_the_first_maximum_wins():
+    answers = {"0": np.array([0.0, 0.4, 0.4, 0.2, *[0.0] * 6])}
+    assert score.score(answers, truth_of(["BCC"]), SETTINGS).cases[0].parts["predicted"] == "BCC"
+
+
+def test_reading_06_a_class_that_nobody_has_counts_0():
+    result = score.score({"0": one_hot("NV")}, truth_of(["NV"]), SETTINGS)
+    assert result.parts["F1 NV"] == 1
+    assert result.parts["F1 MEL"] == 0
+    assert result.parts["F1 benign"] == 1 / 5
+
+
+def test_reading_07_the_weights_are_3_2_and_1():
+    labels = list(CLASSES)
+    malignant_right = [name if name in ("BCC", "SCC", "MEL") else "BCC" for name in labels]
+    parts = score.score_classes(labels, malignant_right, TAXONOMIES["ten"])
+    # BCC: tp 1, fp 7 -> 2/9; SCC and MEL 1
+    assert parts["Weighted-F1"] == pytest.approx(3 * ((2 / 9 + 2) / 3) / 6)
+    assert parts["Prediction Score"] == pytest.approx((3 / 10 + parts["Weighted-F1"]) / 2)
+    assert score.score_classes(labels, labels, TAXONOMIES["ten"])["Weighted-F1"] == 1
+
+
+def test_reading_08_size_is_free_up_to_50_and_worthless_at_150():
+    assert [score.size_worth(mib) for mib in (0, 20, 50, 100, 150, 900)] == [1, 1, 1, 0.5, 0, 0]
+
+
+def test_reading_09_time_is_relative_to_the_field():
+    assert [score.time_worth(ms, [10, 20, 50]) for ms in (10, 20, 50)] == [1, 0.75, 0]
+    assert score.time_worth(33, [33]) == score.time_worth(33, [33, 33]) == 1
+
+
+def test_reading_10_efficiency_is_half_size_half_time_or_size_only():
+    answers, truth = {"0": one_hot("NV")}, truth_of(["NV"])
+    plain = score.score(answers, truth, SETTINGS)
+    both = score.score(answers, truth, {**SETTINGS, "size_mb": 100.0, "time_ms": 30.0})
+    alone = score.score(answers, truth, {**SETTINGS, "size_mb": 100.0, "efficiency": "size-only"})
+    assert "Final Score" not in plain.parts
+    assert both.parts["Efficiency"] == 0.75
+    assert both.value == pytest.approx(0.9 * plain.value + 0.1 * 0.75)
+    assert alone.parts["Efficiency"] == 0.5
+    for wrong in ({"size_mb": 100.0}, {"time_ms": 3.0}, {"size_mb": -1.0, "time_ms": 3.0}, {"size_mb": float("nan"), "time_ms": 3.0}):
+        with pytest.raises(ValueError, match="needs both|expected"):
+            score.score(answers, truth, {**SETTINGS, **wrong})
+
+
+def test_reading_11_eleven_classes_are_a_second_table(tmp_path):
+    eleven = TAXONOMIES["eleven"].classes
+    assert len(eleven) == 11
+    (tmp_path / "labels.csv").write_text("filename,label,label_11\na.jpg,SK,BKL\nb.jpg,NV,NV\n")
+    rows = "".join(f"{name},{','.join(map(str, one_hot(label, eleven)))}\n" for name, label in (("a.jpg", "BKL"), ("b.jpg", "NV")))
+    (tmp_path / "mine.csv").write_text(f"filename,{','.join(eleven)}\n{rows}")
+    result = handlens.score("lesions", tmp_path / "mine.csv", truth=tmp_path / "labels.csv", taxonomy="eleven")
+    assert result.parts["accuracy"] == 1
+    assert result.parts["F1 medium"] == pytest.approx(1 / 3)
+
+
+probabilities = st.lists(st.floats(0, 1), min_size=10, max_size=10).filter(lambda row: sum(row) > 0.01)
+
+
+@given(st.lists(st.tuples(probabilities, st.sampled_from(CLASSES)), min_size=1, max_size=12))
+def test_the_score_is_the_texts(pairs):
+    rows = [np.array(row) / sum(row) for row, _ in pairs]
+    labels = [label for _, label in pairs]
+    ours = score.score({str(number): row for number, row in enumerate(rows)}, truth_of(labels), SETTINGS).value
+    assert ours == pytest.approx(oracle.prediction_score(rows, labels), rel=1e-14)

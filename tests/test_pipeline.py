@@ -1,0 +1,186 @@
+"""Solve: stopped, killed, out of disk, with broken images; and what it leaves."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from handlens import files, pipeline, registry
+from handlens.errors import DataError, ModelError
+from handlens.runfolder import JOURNAL, Journal
+from handlens.runs import EMPTY
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cells") / "data"
+    pipeline.sample(registry.challenge("cells"), folder, seed=1, cases=5, size=96)
+    return folder
+
+
+class Counting:
+    """A recipe that counts its answers and may stop in the middle."""
+
+    def __init__(self, stop_after=99, error=KeyboardInterrupt):
+        self.asked, self.stop_after, self.error = [], stop_after, error
+
+    def __repr__(self):
+        return "Counting"
+
+    def prepare(self, train, /):
+        def model(case):
+            if len(self.asked) >= self.stop_after:
+                raise self.error("stop")
+            self.asked.append(case.id)
+            return EMPTY
+
+        return model
+
+
+def test_solve_leaves_a_submission_and_a_score(cells, tmp_path):
+    solved = pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
+    page = json.loads((tmp_path / "out" / "score.json").read_text())
+    assert sorted(os.listdir(tmp_path / "out")) == ["score.json", "submission.csv"]
+    assert page["score"] == solved.score.value > page["empty_score"]
+    assert page["valid"] is True
+    assert page["count"] == len(page["cases"]) == 5
+
+
+def test_solve_writes_parquet(cells, tmp_path):
+    solved = pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", form="parquet")
+    assert solved.submission.name == "submission.parquet"
+    assert solved.submission.read_bytes()[:4] == b"PAR1"
+
+
+def test_without_truth_there_is_no_score(cells, tmp_path):
+    solved = pipeline.solve(registry.challenge("cells"), cells / "test", tmp_path / "out")
+    assert solved.score is None
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["score"] is None
+
+
+def test_a_labelled_folder_is_scored_by_its_own_labels(cells, tmp_path):
+    solved = pipeline.solve(registry.challenge("cells"), cells / "train", tmp_path / "out")
+    assert solved.score.value > 0.5
+
+
+def test_stopped_in_the_middle_it_goes_on(cells, tmp_path):
+    challenge, out = registry.challenge("cells"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, cells, out, recipe=Counting(stop_after=3))
+    assert os.listdir(out) == [JOURNAL]
+    second = Counting()
+    pipeline.solve(challenge, cells, out, recipe=second)
+    assert second.asked == ["3", "4"]
+    assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+
+
+def test_another_recipe_or_other_data_starts_anew(cells, tmp_path):
+    challenge, out = registry.challenge("cells"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, cells, out, recipe=Counting(stop_after=3))
+
+    class Other(Counting):
+        def __repr__(self):
+            return "Other"
+
+    other = Other()
+    pipeline.solve(challenge, cells, out, recipe=other)
+    assert len(other.asked) == 5
+
+
+def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
+    challenge, out = registry.challenge("cells"), tmp_path / "out"
+
+    def full(path, *args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_cells", full)
+        with pytest.raises(OSError, match="No space left"):
+            pipeline.solve(challenge, cells, out, recipe=Counting())
+    second = Counting()
+    pipeline.solve(challenge, cells, out, recipe=second)
+    assert second.asked == []
+
+
+def test_killed_with_9_it_goes_on(cells, tmp_path):
+    out = tmp_path / "out"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom handlens import pipeline, registry\nfrom handlens.runs import EMPTY\n"
+        "class Slow:\n"
+        "    def __repr__(self): return 'Counting'\n"
+        "    def prepare(self, train):\n"
+        "        return lambda case: time.sleep(0.15) or EMPTY\n"
+        "pipeline.solve(registry.challenge('cells'), Path(sys.argv[1]), Path(sys.argv[2]), recipe=Slow())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(cells), str(out)])
+    journal = out / JOURNAL
+    deadline = time.monotonic() + 60
+    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = journal.read_bytes().count(b"\n") - 1
+    with journal.open("ab") as stream:
+        stream.write(b'["4", "1 ')  # as if cut off in the middle of a line
+    second = Counting()
+    pipeline.solve(registry.challenge("cells"), cells, out, recipe=second)
+    assert 2 <= done < 5
+    assert second.asked == [str(number) for number in range(done, 5)]
+
+
+def test_a_damaged_journal_is_used_up_to_the_damage(tmp_path):
+    journal = Journal(tmp_path, "key")
+    for id in "abc":
+        journal.add(id, ["1 1"])
+    journal.close()
+    lines = journal.path.read_text().splitlines()
+    journal.path.write_text("\n".join([*lines[:2], "garbage", *lines[3:]]) + "\n")
+    assert list(Journal(tmp_path, "key").done) == ["a"]
+    assert list(Journal(tmp_path, "other key").done) == []
+
+
+def test_a_broken_case_stops_or_gets_the_empty_answer(cells, tmp_path):
+    challenge = registry.challenge("cells")
+    recipe = Counting(stop_after=0, error=ModelError)
+    with pytest.raises(ModelError):
+        pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe)
+    solved = pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe, keep_going=True)
+    assert solved.notes[0] == "0: empty answer, because stop"
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["notes"] == list(solved.notes)
+
+
+def test_progress_is_told(cells, tmp_path):
+    told = []
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting(), progress=lambda *now: told.append(now))
+    assert told == [(number, 5) for number in range(6)]
+
+
+def test_two_cases_with_one_id_are_refused(cells):
+    challenge = registry.challenge("cells")
+    twice = replace(challenge, read_cases=lambda folder, part: challenge.read_cases(folder, "test")[:1] * 2)
+    with pytest.raises(DataError, match="two cases are called 0"):
+        pipeline.read_cases(twice, cells)
+
+
+def test_a_folder_without_cases_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no test or train cases of cells"):
+        pipeline.read_cases(registry.challenge("cells"), tmp_path)
+    with pytest.raises(DataError, match="no such folder"):
+        pipeline.read_cases(registry.challenge("cells"), tmp_path / "none")
+
+
+def test_a_failed_sample_leaves_nothing(tmp_path):
+    def write_sample(folder, **settings):
+        files.write_text(folder / "half", "half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        pipeline.sample(replace(registry.challenge("cells"), write_sample=write_sample), tmp_path / "x", seed=0, cases=1, size=96)
+    assert os.listdir(tmp_path) == []
