@@ -144,8 +144,12 @@ def measure_rows(folder: Path) -> tuple[float, float, str]:
     random = np.random.default_rng(3)
     rows, pool = 5_000, [make_image(random) for _ in range(100)]
     chosen = [pool[random.integers(len(pool))] for _ in range(rows)]
+    # 46 % authentic, as in the training set; a solver that names masks for 3 of 4 forged and 1 of 4 authentic images
     truth = ["authentic" if random.random() < 0.46 else true for _, true, _ in chosen]
-    said = ["authentic" if random.random() < 0.4 else mine for _, _, mine in chosen]
+    said = [
+        mine if random.random() < (0.25 if true == "authentic" else 0.75) else "authentic"
+        for true, (_, _, mine) in zip(truth, chosen, strict=True)
+    ]
     shapes = [shape for shape, _, _ in chosen]
     with (folder / "rows-truth.csv").open("w") as a, (folder / "rows-mine.csv").open("w") as b:
         a.write("case_id,annotation,shape\n")

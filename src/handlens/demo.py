@@ -35,12 +35,14 @@ def _print_table(results: dict[str, Solved], seconds: dict[str, float]) -> None:
     table = Table("challenge", "metric", title="handlens demo: made-up data, solved, checked and scored")
     for heading in ("cases", "score", "empty answer", "seconds"):
         table.add_column(heading, justify="right")
-    table.add_column("files", overflow="fold")
+    table.add_column("files")
     for name, solved in results.items():
         value = f"{solved.score.value:.4f}" if solved.score else "-"
         empty = f"{solved.empty_score:.4f}" if solved.empty_score is not None else "-"
         metric = registry.challenge(name).metric.partition(",")[0].partition(":")[0]
-        files = f"{solved.submission.parent}/{{submission.csv, score.json}}"
-        table.add_row(name, metric, str(solved.cases), value, empty, f"{seconds[name]:.1f}", files)
+        row = (name, metric, str(solved.cases), value, empty, f"{seconds[name]:.1f}", str(solved.submission))
+        table.add_row(*row)
     table.add_row("all", "", "", "", "", f"{sum(seconds.values()):.1f}", "")
-    Console().print(table)
+    console = Console()
+    console.print(table, width=max(100, console.width))
+    console.print("Beside each submission stand score.json and the data, with the truth of its test part.")

@@ -21,9 +21,6 @@ Array = npt.NDArray[Any]
 MAX_IMAGE_PIXELS = 500_000_000
 """Largest picture that is decoded whole: three times the largest real label map (14830 x 9506)."""
 
-MAX_IMAGE_BYTES = 4 * 2**30
-"""Largest picture in memory once decoded: 16-bit RGBA at the largest size."""
-
 DEFLATE_RATIO = 1_032
 """Deflate cannot pack better than this, so a PNG that claims more pixels is lying."""
 

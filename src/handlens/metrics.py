@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.runs import Runs, overlap, overlaps
+from handlens.runs import Runs, areas, overlap, overlaps
 
-BATCH = 256
+BATCH = 64
 """Images that are compared at once."""
 
 _TINY = 1e-300
@@ -102,8 +102,8 @@ def _pixel_f1(pairs: Sequence[tuple[Runs, Runs]]) -> npt.NDArray[np.float64]:
     """F1 of each (predicted, true) pair from precision and recall; 0 where undefined."""
     predicted, true = zip(*pairs, strict=True)
     both = overlaps(predicted, true)
-    p = both / np.maximum([runs.area for runs in predicted], 1)  # nothing said: 0 of 1
-    r = both / np.maximum([runs.area for runs in true], 1)
+    p = both / np.maximum(areas(predicted), 1)  # nothing said: 0 of 1
+    r = both / np.maximum(areas(true), 1)
     f1: npt.NDArray[np.float64] = 2 * (p * r) / np.maximum(p + r, _TINY)
     return f1
 

@@ -27,7 +27,7 @@ MAX_RUNS = 8_000_000
 MAX_INSTANCES = 1_000
 """Most instances in one answer: matching grows with their square; the most ever seen in a truth is 5."""
 
-BATCH = 256
+BATCH = 64
 """Cells that are read at once: enough to spare most of the overhead, few enough that one odd cell slows few others."""
 
 MAX_PIXELS = 10**10
@@ -119,26 +119,26 @@ def _interleave(runs: Runs) -> IntArray:
 def _parse_plain_texts(texts: Sequence[str], pixels: Sequence[int | None]) -> list[tuple[Runs, ...]] | None:
     """Lists as programs write them, `[1, 2];[3, 4]` or `[1,2];[3,4]`, all at once; None where anything is unusual.
 
-    Without the digits such a text is `[, , ];[, ]`, and where spaces follow their commas at once each place between
-    commas holds one number at most: as many numbers as places means that none is empty.
+    Without the digits such a text is `[, , ];[, ]`, and where these marks are not torn apart by digits each place
+    between commas holds one number at most: as many numbers as places means that none is empty.
     """
     if sum(map(len, texts)) > MAX_CELL_BYTES:
         return None
     data = ";".join(texts).encode("utf-8", "surrogateescape")
     gaps = data.translate(None, _DIGITS)
     comma = b", " if b" " in gaps else b","
-    lists = data[1:-1].split(b"];[")
-    places = [inner.count(comma) + 1 for inner in lists]
-    expected = b"];[".join([comma * (count - 1) for count in places])
-    if gaps != b"[" + expected + b"]" or data[:1] != b"[" or data[-1:] != b"]" or any(count % 2 for count in places):
+    places = [len(piece) // len(comma) + 1 for piece in gaps[1:-1].split(b"];[")]
+    plain_gaps = b"[" + b"];[".join([comma * (count - 1) for count in places]) + b"]"
+    plain_marks = data.count(comma) == sum(places) - len(places) and data.count(b"];[") == len(places) - 1
+    if gaps != plain_gaps or not plain_marks or data[:1] != b"[" or data[-1:] != b"]":
         return None
     spaced = data.translate(_MARKS_TO_SPACE)
-    if b" 0" in spaced or _TOO_MANY_DIGITS in data.translate(_DIGITS_TO_ZERO):  # 0 is no pixel, 01 is no JSON
+    if b" 0" in spaced or any(count % 2 for count in places):  # 0 is no pixel, 01 is no JSON
         return None
     numbers: IntArray = np.fromstring(spaced.decode("ascii"), dtype=np.int64, sep=" ")
     counts = [text.count(";") + 1 for text in texts]
-    if len(numbers) != sum(places) or sum(counts) != len(lists) or max(counts) > MAX_INSTANCES:
-        return None
+    if len(numbers) != sum(places) or numbers.max() >= 10**_MAX_DIGITS or max(counts) > MAX_INSTANCES:
+        return None  # too large a number is read as the largest there is
     limits = np.repeat([MAX_PIXELS if limit is None else limit for limit in pixels], counts)
     instances = _cut_runs(numbers, np.cumsum([0, *places]) // 2, limits)
     if instances is None:
@@ -286,6 +286,12 @@ def overlap(first: Runs, second: Runs) -> int:
 def union(first: Runs, second: Runs) -> int:
     """Pixels in either mask."""
     return first.area + second.area - overlap(first, second)
+
+
+def areas(masks: Sequence[Runs]) -> IntArray:
+    """Pixels of each mask."""
+    _, lengths, cuts = _join(masks)
+    return np.diff(np.concatenate(([0], lengths.cumsum()))[cuts])
 
 
 def overlaps(firsts: Sequence[Runs], seconds: Sequence[Runs]) -> IntArray:

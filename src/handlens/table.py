@@ -219,8 +219,10 @@ def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column
 
 
 def _read_shape(text: str | None) -> Shape | None:
+    if not text or not text.lstrip().startswith("["):
+        return None
     try:
-        value = json.loads(text or "")
+        value = json.loads(text)
     except ValueError:
         return None
     if isinstance(value, list) and len(value) >= 2 and all(isinstance(n, int) and n > 0 for n in value[:2]):
