@@ -1,6 +1,6 @@
 """Draw docs/demo.jpg: one test case of each challenge of a demo, truth in green, the answer in orange.
 
-    handlens demo -o demo-out && python docs/make_picture.py demo-out
+handlens demo -o demo-out && python docs/make_picture.py demo-out
 """
 
 from __future__ import annotations

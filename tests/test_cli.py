@@ -156,7 +156,10 @@ def test_lesions_final_score(tmp_path):
     only = json.loads(handlens(*args, "--size-mb", 100, "--efficiency", "size-only").stdout)
     assert only["parts"]["Efficiency"] == 0.5
     half = handlens(*args, "--size-mb", 100)
-    assert (half.returncode, half.stderr.strip()) == (1, "handlens: the final score needs both --size-mb and --time-ms, or --efficiency size-only")
+    assert (half.returncode, half.stderr.strip()) == (
+        1,
+        "handlens: the final score needs both --size-mb and --time-ms, or --efficiency size-only",
+    )
 
 
 @pytest.mark.parametrize("name", ["ink", "cells"])
@@ -171,7 +174,16 @@ def test_options_of_a_challenge(name, tmp_path):
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     assert handlens("sample", "forgery", data, "--cases", 6, "--size", 400).returncode == 0
-    command = [sys.executable, "-c", "from handlens.cli import main; main()", "solve", "forgery", str(data), "-o", str(out)]
+    command = [
+        sys.executable,
+        "-c",
+        "from handlens.cli import main; main()",
+        "solve",
+        "forgery",
+        str(data),
+        "-o",
+        str(out),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     journal = out / "answers.jsonl"
     deadline = time.monotonic() + 100

@@ -31,7 +31,12 @@ def imports(tree, top_only):
     """Dotted names that a module imports; with `top_only` those that run when it is imported."""
     nodes = ast.walk(tree)
     if top_only:
-        nodes = [node for statement in tree.body if isinstance(statement, ast.Import | ast.ImportFrom) for node in [statement]]
+        nodes = [
+            node
+            for statement in tree.body
+            if isinstance(statement, ast.Import | ast.ImportFrom)
+            for node in [statement]
+        ]
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -52,7 +57,9 @@ def test_a_module_imports_only_what_lies_below(path):
                 ours, theirs = path.relative_to(SOURCE).parts[1], name.split(".")[2]
                 assert ours == theirs, f"{path.name} of {ours} imports {name}"
             else:
-                assert layer(other) < layer(own) or (own in WITHIN and layer(other) == layer(own)), f"{own} imports {name}"
+                assert layer(other) < layer(own) or (own in WITHIN and layer(other) == layer(own)), (
+                    f"{own} imports {name}"
+                )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))

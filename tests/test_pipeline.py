@@ -142,8 +142,10 @@ def test_a_damaged_journal_is_used_up_to_the_damage(tmp_path):
     journal.close()
     lines = journal.path.read_text().splitlines()
     journal.path.write_text("\n".join([*lines[:2], "garbage", *lines[3:]]) + "\n")
-    assert list(Journal(tmp_path, "key").done) == ["a"]
-    assert list(Journal(tmp_path, "other key").done) == []
+    for key, kept in (("key", ["a"]), ("other key", [])):
+        again = Journal(tmp_path, key)
+        again.close()
+        assert list(again.done) == kept
 
 
 def test_a_broken_case_stops_or_gets_the_empty_answer(cells, tmp_path):
@@ -156,9 +158,33 @@ def test_a_broken_case_stops_or_gets_the_empty_answer(cells, tmp_path):
     assert json.loads((tmp_path / "out" / "score.json").read_text())["notes"] == list(solved.notes)
 
 
+@pytest.mark.parametrize("name", ["forgery", "ink", "cells", "lesions"])
+def test_a_truncated_file_ends_the_run_or_gets_the_empty_answer(name, tmp_path):
+    challenge = registry.challenge(name)
+    pipeline.sample(challenge, tmp_path / "data", seed=2, cases=2, size=96)
+    first = pipeline.read_cases(challenge, tmp_path / "data")[0].path
+    file = first / "surface_volume" / "05.tif" if first.is_dir() else first
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(DataError, match="truncated|damaged"):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out")
+    solved = pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", keep_going=True)
+    assert len(solved.notes) == 1
+    assert file.name in solved.notes[0]
+
+
+def test_a_broken_truth_is_not_passed_over(tmp_path):
+    challenge = registry.challenge("cells")
+    pipeline.sample(challenge, tmp_path / "data", seed=2, cases=2, size=96)
+    (tmp_path / "data" / "truth" / "mask" / "00.png").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"truth/mask/00\.png"):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting())
+
+
 def test_progress_is_told(cells, tmp_path):
     told = []
-    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting(), progress=lambda *now: told.append(now))
+    pipeline.solve(
+        registry.challenge("cells"), cells, tmp_path, recipe=Counting(), progress=lambda *now: told.append(now)
+    )
     assert told == [(number, 5) for number in range(6)]
 
 
@@ -182,5 +208,7 @@ def test_a_failed_sample_leaves_nothing(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        pipeline.sample(replace(registry.challenge("cells"), write_sample=write_sample), tmp_path / "x", seed=0, cases=1, size=96)
+        pipeline.sample(
+            replace(registry.challenge("cells"), write_sample=write_sample), tmp_path / "x", seed=0, cases=1, size=96
+        )
     assert os.listdir(tmp_path) == []

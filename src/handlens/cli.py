@@ -228,8 +228,11 @@ for _name, _build, _usage, _text in (
 
 def main() -> None:
     """Run, and turn every error that is the input's fault into one message and exit status 1."""
+    import logging
+
     from handlens.errors import HandlensError
 
+    logging.disable()  # libraries log what we say ourselves, with the file and what to do
     try:
         cli(prog_name="handlens", standalone_mode=False)
     except click.ClickException as error:

@@ -67,6 +67,14 @@ def read_header(path: Path) -> Header:
     return header
 
 
+def find_shape(path: Path) -> Shape | None:
+    """The shape, or None for a file that cannot be read: whoever reads its pixels will say why."""
+    try:
+        return read_header(path).shape
+    except DataError:
+        return None
+
+
 def read_image(path: Path) -> Array:
     """A picture as (H, W) grey, (H, W, 3) RGB or (H, W, 4) RGBA; uint8 or uint16 as stored."""
     import cv2

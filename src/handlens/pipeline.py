@@ -183,15 +183,12 @@ def _training_truth(challenge: Challenge, folder: Path, settings: Settings) -> T
 
 def _truth_of(challenge: Challenge, folder: Path, cases: Sequence[Case], settings: Settings) -> Truth | None:
     """The truth of just these cases, in `truth/` or in the folder's own labels; None where it is not there."""
-    wanted = {case.id for case in cases}
-    for path in (folder / TRUTH, folder):
-        if path.is_dir():
-            try:
-                truth = challenge.open_truth(path, settings)
-            except DataError:
-                continue
-            if {case.id for case in truth.cases} == wanted:
-                return truth
+    places = [folder / TRUTH] if (folder / TRUTH).is_dir() else []
+    places += [folder] if challenge.read_cases(folder, "train") else []
+    for place in places:
+        truth = challenge.open_truth(place, settings)
+        if {case.id for case in truth.cases} == {case.id for case in cases}:
+            return truth
     return None
 
 

@@ -11,7 +11,7 @@ from handlens.errors import Problem
 MAX_FILE_BYTES = 2 * 2**30
 """Largest table that is read: 5,000 rows of the densest real masks are a quarter of it."""
 
-BATCH_BYTES = 128 * 2**20
+BATCH_BYTES = 64 * 2**20
 """Text that is unpacked and parsed at a time."""
 
 MAX_ROWS = 1_000_000

@@ -37,6 +37,11 @@ class Case:
     group: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def pixels(self) -> int | None:
+        """How many there are; None where the shape is unknown."""
+        return self.shape[0] * self.shape[1] if self.shape else None
+
 
 @dataclass(frozen=True, slots=True)
 class Truth:

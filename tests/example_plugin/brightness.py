@@ -32,7 +32,9 @@ def write_sample(folder, *, seed, cases, size):
         for index in range(cases):
             words[f"p{index}"] = ("dark", "bright")[index % 2]
             level = random.integers(140, 250) if index % 2 else random.integers(5, 110)
-            write_png(folder / part / f"p{index}.png", random.integers(level - 5, level + 5, (size, size)).astype(np.uint8))
+            write_png(
+                folder / part / f"p{index}.png", random.integers(level - 5, level + 5, (size, size)).astype(np.uint8)
+            )
         (folder / labels).mkdir(exist_ok=True)
         rows = "".join(f"{id},{word}\n" for id, word in words.items())
         (folder / labels / "labels.csv").write_text(f"picture,word\n{rows}")

@@ -100,7 +100,17 @@ def test_reading_07_the_score_is_the_plain_mean_and_the_anchors_hold(tmp_path):
 
 
 def test_reading_08_what_is_mis_scored_elsewhere_is_refused(tmp_path):
-    for bad in ("[0, 5]", "[5, 0]", "[691200, 2]", "[1.0, 2]", "[1, 5000000000]", "[5, 1, 1, 1]", "[1]", "[1, 3, 2, 1]", "[1, 1];"):
+    for bad in (
+        "[0, 5]",
+        "[5, 0]",
+        "[691200, 2]",
+        "[1.0, 2]",
+        "[1, 5000000000]",
+        "[5, 1, 1, 1]",
+        "[1]",
+        "[1, 3, 2, 1]",
+        "[1, 1];",
+    ):
         with pytest.raises(SubmissionError) as error:
             run(tmp_path, THREE, [("1", "authentic"), ("2", bad), ("3", "authentic")])
         assert [problem.line for problem in error.value.problems] == [3], bad

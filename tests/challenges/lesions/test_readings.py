@@ -40,9 +40,20 @@ def test_reading_01_the_spelling_of_the_csv_is_free(tmp_path, file_column, label
 
 def test_reading_02_demographics_have_bounds_and_may_be_unknown():
     assert data.MAX_AGE == 120
-    assert data.read_demographics({"age": "120", "gender": "f", "location": "torso"}) == {"age": 120.0, "gender": "f", "location": 7}
+    assert data.read_demographics({"age": "120", "gender": "f", "location": "torso"}) == {
+        "age": 120.0,
+        "gender": "f",
+        "location": 7,
+    }
     assert data.read_demographics({}) == {"age": None, "gender": None, "location": None}
-    for texts in ({"age": "121"}, {"age": "-5"}, {"age": "old"}, {"gender": "x"}, {"location": "8"}, {"location": "nose"}):
+    for texts in (
+        {"age": "121"},
+        {"age": "-5"},
+        {"age": "old"},
+        {"gender": "x"},
+        {"location": "8"},
+        {"location": "nose"},
+    ):
         with pytest.raises(ValueError, match="expected|empty"):
             data.read_demographics(texts)
 
@@ -61,7 +72,15 @@ def test_reading_04_probabilities_are_valid():
     rest = ("0",) * 8
     for good in (("1", "0"), ("0.9995", "0"), ("1e0", "0.0009"), (".5", "0.5")):
         CODEC.parse((*good, *rest), CASE)
-    for bad in (("0.998", "0"), ("1", "0.002"), ("-0.1", "1.1"), ("nan", "1"), ("", "1"), ("1,0", "0"), ("1.0001", "0")):
+    for bad in (
+        ("0.998", "0"),
+        ("1", "0.002"),
+        ("-0.1", "1.1"),
+        ("nan", "1"),
+        ("", "1"),
+        ("1,0", "0"),
+        ("1.0001", "0"),
+    ):
         with pytest.raises(ValueError, match="expected"):
             CODEC.parse((*bad, *rest), CASE)
 
@@ -106,7 +125,12 @@ def test_reading_10_efficiency_is_half_size_half_time_or_size_only():
     assert both.parts["Efficiency"] == 0.75
     assert both.value == pytest.approx(0.9 * plain.value + 0.1 * 0.75)
     assert alone.parts["Efficiency"] == 0.5
-    for wrong in ({"size_mb": 100.0}, {"time_ms": 3.0}, {"size_mb": -1.0, "time_ms": 3.0}, {"size_mb": float("nan"), "time_ms": 3.0}):
+    for wrong in (
+        {"size_mb": 100.0},
+        {"time_ms": 3.0},
+        {"size_mb": -1.0, "time_ms": 3.0},
+        {"size_mb": float("nan"), "time_ms": 3.0},
+    ):
         with pytest.raises(ValueError, match="needs both|expected"):
             score.score(answers, truth, {**SETTINGS, **wrong})
 
@@ -115,7 +139,9 @@ def test_reading_11_eleven_classes_are_a_second_table(tmp_path):
     eleven = TAXONOMIES["eleven"].classes
     assert len(eleven) == 11
     (tmp_path / "labels.csv").write_text("filename,label,label_11\na.jpg,SK,BKL\nb.jpg,NV,NV\n")
-    rows = "".join(f"{name},{','.join(map(str, one_hot(label, eleven)))}\n" for name, label in (("a.jpg", "BKL"), ("b.jpg", "NV")))
+    rows = "".join(
+        f"{name},{','.join(map(str, one_hot(label, eleven)))}\n" for name, label in (("a.jpg", "BKL"), ("b.jpg", "NV"))
+    )
     (tmp_path / "mine.csv").write_text(f"filename,{','.join(eleven)}\n{rows}")
     result = handlens.score("lesions", tmp_path / "mine.csv", truth=tmp_path / "labels.csv", taxonomy="eleven")
     assert result.parts["accuracy"] == 1

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from handlens.errors import DataError, Problem
-from handlens.images import list_images, read_header, read_mask, shown
+from handlens.images import find_shape, list_images, read_header, read_mask, shown
 from handlens.runs import Runs, encode, parse_pairs
 from handlens.table import read_solutions
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
@@ -26,9 +26,10 @@ def case_id(path: Path) -> str:
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The images of one part, in the order of their names."""
+    """The images of one part, in the order of their names; the shape of a damaged one is unknown."""
     root = _part_folder(folder, part)
-    return [_case(path) for path in list_images(root / "im")] if root else []
+    images = list_images(root / "im") if root else []
+    return [Case(case_id(path), path, find_shape(path), group=path.stem) for path in images]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -53,7 +54,8 @@ def open_truth(path: Path, settings: Settings) -> Truth:
             )
         return encode(mask, order=settings["order"])
 
-    return Truth(tuple(_case(images.get(id, mask)) for id, mask in masks.items()), read)
+    paths = [(id, images.get(id, mask)) for id, mask in masks.items()]
+    return Truth(tuple(Case(id, path, read_header(path).shape, group=path.stem) for id, path in paths), read)
 
 
 def inspect(folder: Path) -> Inventory:
@@ -91,10 +93,6 @@ def _part_folder(folder: Path, part: Part) -> Path | None:
     return None
 
 
-def _case(path: Path) -> Case:
-    return Case(case_id(path), path, read_header(path).shape, group=path.stem)
-
-
 def _by_id(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in list_images(folder):
@@ -108,9 +106,8 @@ def _open_solution(path: Path) -> Truth:
     solutions = {s.id: s for s in read_solutions(path, id_column="img", answer_column="pixels")}
 
     def read(case: Case) -> Runs:
-        height, width = case.shape or CONTEST_SHAPE
         try:
-            return parse_pairs(solutions[case.id].text, pixels=height * width)
+            return parse_pairs(solutions[case.id].text, pixels=case.pixels)
         except ValueError as error:
             raise DataError(f"line {solutions[case.id].line}, img {case.id}: {error}", file=path) from None
 

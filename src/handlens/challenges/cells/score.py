@@ -69,7 +69,7 @@ def empty(case: Case, settings: Settings) -> Runs:
 
 
 def _parse(cells: tuple[str, ...], case: Case) -> Runs:
-    return parse_pairs(cells[0], pixels=case.shape[0] * case.shape[1] if case.shape else None)
+    return parse_pairs(cells[0], pixels=case.pixels)
 
 
 def _transposed(runs: Runs, case: Case, order: Order) -> Runs:

@@ -11,7 +11,7 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem
-from handlens.images import list_images, read_header, read_npy, read_npy_header, shown
+from handlens.images import find_shape, list_images, read_header, read_npy, read_npy_header, shown
 from handlens.runs import encode
 from handlens.table import read_solutions
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
@@ -29,11 +29,11 @@ class _Source:
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The images of one part; a folder of pictures alone counts as a test part."""
+    """The images of one part; a folder of pictures alone is a test part. The shape of a damaged one is unknown."""
     if part == "train":
         return [case for case, _ in _labelled(folder)]
     return [
-        Case(path.stem, path, read_header(path).shape, group=path.stem)
+        Case(path.stem, path, find_shape(path), group=path.stem)
         for source in _sources(folder)
         if source.kind == "test"
         for path in list_images(source.images)

@@ -93,10 +93,8 @@ def parse_annotations(rows: Sequence[tuple[str, ...]], cases: Sequence[Case]) ->
     """The instances of many rows at once, or what is wrong with them."""
     found = [_parse_word(text) for (text,) in rows]
     masks = [number for number, answer in enumerate(found) if answer is None]
-    shapes = [cases[number].shape for number in masks]
-    parsed = parse_many_lists(
-        [rows[number][0] for number in masks], pixels=[shape[0] * shape[1] if shape else None for shape in shapes]
-    )
+    texts, pixels = [rows[number][0] for number in masks], [cases[number].pixels for number in masks]
+    parsed = parse_many_lists(texts, pixels=pixels)
     answers = dict(zip(masks, parsed, strict=True))
     return [answers[number] if answer is None else answer for number, answer in enumerate(found)]
 

@@ -20,8 +20,8 @@ MASK = "mask.png"
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The fragments of one part, in the order of their names."""
-    return [_case(fragment) for fragment in _fragments(folder, part)]
+    """The fragments of one part, in the order of their names; the shape of a damaged one is unknown."""
+    return [_case(fragment, _find_shape(fragment)) for fragment in _fragments(folder, part)]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -41,7 +41,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
             raise DataError(f"the label is {shown(mask.shape)}, its fragment {shown(case.shape or ())}", file=label)
         return encode(mask, order=ORDER)
 
-    return Truth(tuple(_case(fragment) for fragment in fragments.values()), read)
+    return Truth(tuple(_case(fragment, _read_shape(fragment)) for fragment in fragments.values()), read)
 
 
 def inspect(folder: Path) -> Inventory:
@@ -85,11 +85,18 @@ def _name(fragment: Path) -> str:
     return Path(os.path.abspath(fragment)).name
 
 
-def _case(fragment: Path) -> Case:
-    return Case(_name(fragment), fragment, _shape(fragment), group=_name(fragment))
+def _case(fragment: Path, shape: Shape | None) -> Case:
+    return Case(_name(fragment), fragment, shape, group=_name(fragment))
 
 
-def _shape(fragment: Path) -> Shape:
+def _find_shape(fragment: Path) -> Shape | None:
+    try:
+        return _read_shape(fragment)
+    except DataError:
+        return None
+
+
+def _read_shape(fragment: Path) -> Shape:
     """From the mask's header, else the label's, else the first slice's."""
     for name in (MASK, LABEL):
         if (fragment / name).is_file():
@@ -101,9 +108,8 @@ def _open_solution(path: Path) -> Truth:
     solutions = {s.id: s for s in read_solutions(path, id_column="Id", answer_column="Predicted")}
 
     def read(case: Case) -> Runs:
-        pixels = case.shape[0] * case.shape[1] if case.shape else None
         try:
-            return parse_pairs(solutions[case.id].text, pixels=pixels)
+            return parse_pairs(solutions[case.id].text, pixels=case.pixels)
         except ValueError as error:
             raise DataError(f"line {solutions[case.id].line}, Id {case.id}: {error}", file=path) from None
 

@@ -84,4 +84,4 @@ def empty(case: Case, settings: Settings) -> Runs:
 def _parse(cells: tuple[str, ...], case: Case) -> Runs:
     if not cells[0].strip():
         raise ValueError("an empty cell, which scorers read as missing: write one pixel, such as 1 1")
-    return parse_pairs(cells[0], pixels=case.shape[0] * case.shape[1] if case.shape else None)
+    return parse_pairs(cells[0], pixels=case.pixels)
