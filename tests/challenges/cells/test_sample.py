@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from handlens import images
-from handlens.challenges.cells.sample import Nucleus, _locate, make_slide, write_sample
+from handlens.challenges.cells.nuclei import Nucleus, locate
+from handlens.challenges.cells.sample import make_slide, write_sample
 
 SIZE = 160
 
@@ -83,6 +84,6 @@ def test_tiny_slides_can_be_made(size: int) -> None:
 def test_a_pixel_belongs_to_a_nucleus_if_its_centre_lies_in_or_on_the_outline() -> None:
     none = np.zeros((2, 0))
     disk = Nucleus(5, 5, 3, 3, 0.0, 0.0, none, 1.0, 0.0, 0.0, 0.0, 1.0, np.zeros((0, 3)))
-    inside = _locate(disk, (slice(0, 11), slice(0, 11)))[2] <= 1
+    inside = locate(disk, (slice(0, 11), slice(0, 11)))[2] <= 1
     rows, columns = np.mgrid[0:11, 0:11] - 5
     assert np.array_equal(inside, rows**2 + columns**2 <= 9)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handlens.challenges.lesions.sample import LOOKS, PEOPLE, write_sample
+from handlens.challenges.lesions.painting import LOOKS
+from handlens.challenges.lesions.sample import PEOPLE, write_sample
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.images import read_header
 
