@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import cut, only_problem
 
 from handlens.challenges.cells import CHALLENGE
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError
 from handlens.images import read_mask, write_png
 from handlens.runs import decode
 
@@ -23,21 +24,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     CHALLENGE.write_sample(folder, seed=1, cases=3, size=SIZE)
     return folder
-
-
-@pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(sound, tmp_path / "data")
-
-
-def only_problem(folder: Path) -> Problem:
-    problems = CHALLENGE.inspect(folder).problems
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
-def cut(path: Path, size: int = 99) -> None:
-    path.write_bytes(path.read_bytes()[:-size])
 
 
 # --- what is there -------------------------------------------------------------------------------
@@ -132,7 +118,7 @@ def test_names_links_and_litter(folder: Path, tmp_path: Path) -> None:
 
 def test_a_mask_of_another_shape_is_named(folder: Path) -> None:
     write_png(folder / "train" / "mask" / "01.png", np.zeros((SIZE, SIZE - 1), bool))
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == "train/mask/01.png"
     assert problem.what == "the mask is 96x95, its image 96x96: they must be equal"
     truth = CHALLENGE.open_truth(folder, SETTINGS)
@@ -143,20 +129,20 @@ def test_a_mask_of_another_shape_is_named(folder: Path) -> None:
 
 def test_a_mask_without_an_image_is_named(folder: Path) -> None:
     (folder / "train" / "im" / "01.png").unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what.split(":")[0]) == ("train/mask/01.png", "a mask without an image")
 
 
 def test_an_image_without_a_mask_is_named(folder: Path) -> None:
     (folder / "train" / "mask" / "01.png").unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what.split(":")[0]) == ("train/im/01.png", "an image without a mask")
 
 
 @pytest.mark.parametrize("place", ["train/im/01.png", "train/mask/01.png", "test/im/02.png"])
 def test_a_truncated_picture_is_named(folder: Path, place: str) -> None:
     cut(folder / place)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == place
     assert "truncated" in problem.what
 
@@ -164,19 +150,19 @@ def test_a_truncated_picture_is_named(folder: Path, place: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"no picture", b"GIF89a" + bytes(99)])
 def test_an_unreadable_picture_is_named(folder: Path, content: bytes) -> None:
     (folder / "test" / "im" / "00.png").write_bytes(content)
-    assert only_problem(folder).file == "test/im/00.png"
+    assert only_problem(CHALLENGE, folder).file == "test/im/00.png"
     assert CHALLENGE.read_cases(folder, "test")[0].shape is None
 
 
 def test_a_broken_link_is_named(folder: Path) -> None:
     (folder / "test" / "im" / "03.png").symlink_to(folder / "nowhere")
-    assert only_problem(folder).file == "test/im/03.png"
+    assert only_problem(CHALLENGE, folder).file == "test/im/03.png"
 
 
 @pytest.mark.parametrize(("place", "noun"), [("test/im", "image"), ("train/mask", "mask")])
 def test_a_number_twice_is_named(folder: Path, place: str, noun: str) -> None:
     shutil.copy(folder / place / "00.png", folder / place / "0.png")
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{place}/00.png"
     assert problem.what == f"a second {noun} with id 0, beside 0.png: rename one of them"
 
@@ -191,7 +177,7 @@ def test_a_truth_with_a_number_twice_is_refused(folder: Path, place: str) -> Non
 def test_a_truncated_image_of_another_spelling_still_belongs_to_its_mask(folder: Path) -> None:
     (folder / "train" / "im" / "01.png").rename(folder / "train" / "im" / "1.png")
     cut(folder / "train" / "im" / "1.png")
-    assert only_problem(folder).file == "train/im/1.png"
+    assert only_problem(CHALLENGE, folder).file == "train/im/1.png"
 
 
 def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
@@ -216,13 +202,13 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
 def test_a_folder_without_pictures_is_named(folder: Path) -> None:
     for path in (folder / "test" / "im").iterdir():
         path.unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == ("test/im", "no pictures in it: expected NN.png")
     assert CHALLENGE.read_cases(folder, "test") == []
 
 
 def test_an_empty_folder_is_a_problem(tmp_path: Path) -> None:
-    problem = only_problem(tmp_path)
+    problem = only_problem(CHALLENGE, tmp_path)
     assert problem.file == str(tmp_path)
     assert "expected im/NN.png" in problem.what
     assert CHALLENGE.read_cases(tmp_path, "train") == CHALLENGE.read_cases(tmp_path, "test") == []

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from folders import cut, only_problem
 from PIL import Image
 
 from handlens.challenges.forgery import CHALLENGE
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError
 from handlens.images import read_header, write_png
 from handlens.runs import decode
 
@@ -26,21 +27,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     CHALLENGE.write_sample(folder, seed=1, cases=2, size=96)
     return folder
-
-
-@pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(sound, tmp_path / "data")
-
-
-def only_problem(folder: Path) -> Problem:
-    problems = CHALLENGE.inspect(folder).problems
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
-def cut(path: Path, size: int = 99) -> None:
-    path.write_bytes(path.read_bytes()[:-size])
 
 
 # --- what is there -------------------------------------------------------------------------------
@@ -183,7 +169,7 @@ BROKEN_MASKS = {
 def test_a_wrong_mask_is_named(folder: Path, kind: str) -> None:
     make, message = BROKEN_MASKS[kind]
     np.save(folder / MASK, make(folder))
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == MASK
     assert message in problem.what
     truth = CHALLENGE.open_truth(folder, SETTINGS)
@@ -202,7 +188,7 @@ def test_other_values_than_0_and_1_are_refused_when_read(folder: Path) -> None:
 
 def test_a_pickled_mask_is_named_and_not_opened(folder: Path) -> None:
     np.save(folder / MASK, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == MASK
     assert "not a readable .npy array" in problem.what
 
@@ -210,20 +196,20 @@ def test_a_pickled_mask_is_named_and_not_opened(folder: Path) -> None:
 @pytest.mark.parametrize("place", [IMAGE, MASK, "test_images/1003.png", "train_images/authentic/1001.png"])
 def test_a_truncated_file_is_named(folder: Path, place: str) -> None:
     cut(folder / place)
-    assert only_problem(folder).file == place
+    assert only_problem(CHALLENGE, folder).file == place
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture at all", b"\x89PNG\r\n\x1a\n" + bytes(99)])
 def test_an_unreadable_picture_is_named(folder: Path, content: bytes) -> None:
     (folder / IMAGE).write_bytes(content)
-    assert only_problem(folder).file == IMAGE
+    assert only_problem(CHALLENGE, folder).file == IMAGE
     with pytest.raises(DataError, match=IMAGE):
         CHALLENGE.read_cases(folder, "train")
 
 
 def test_a_mask_without_an_image_is_named(folder: Path) -> None:
     (folder / IMAGE).unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what.split(":")[0]) == (MASK, "a mask without an image")
 
 
@@ -235,7 +221,7 @@ def test_masks_without_an_image_folder_are_named(folder: Path) -> None:
 
 def test_an_image_without_a_mask_is_named(folder: Path) -> None:
     (folder / MASK).unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == (MASK, "image 1000 has no mask: add it")
     truth = CHALLENGE.open_truth(folder, SETTINGS)
     with pytest.raises(DataError, match=r"1000\.npy: no mask for the forged image 1000\.png: add it"):
@@ -246,7 +232,7 @@ def test_an_image_without_a_mask_is_named(folder: Path) -> None:
 def test_an_id_twice_is_named(folder: Path, place: str) -> None:
     with Image.open(folder / f"{place}.png") as opened:
         opened.save(folder / f"{place}.tif")
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{place}.tif"
     assert problem.what == f"a second image with case_id {Path(place).name}: rename one"
 
@@ -271,7 +257,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
 @pytest.mark.parametrize("inside", ["", "test_images", "train_images/forged"])
 def test_a_folder_without_pictures_is_a_problem(tmp_path: Path, inside: str) -> None:
     (tmp_path / inside).mkdir(parents=True, exist_ok=True)
-    problem = only_problem(tmp_path)
+    problem = only_problem(CHALLENGE, tmp_path)
     assert problem.file == str(tmp_path)
     assert "no pictures: expected them here, or in train_images/" in problem.what
     assert CHALLENGE.read_cases(tmp_path, "train") == CHALLENGE.read_cases(tmp_path, "test") == []

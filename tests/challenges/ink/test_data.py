@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+from folders import cut, only_problem
 
 from handlens.challenges.ink import CHALLENGE
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError
 from handlens.images import read_header, read_mask, write_png
 from handlens.runs import decode
 
@@ -31,23 +32,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(sound, tmp_path / "data")
-
-
-@pytest.fixture
 def shape(sound: Path) -> tuple[int, int]:
     return read_header(sound / MASK).shape
-
-
-def only_problem(folder: Path) -> Problem:
-    problems = CHALLENGE.inspect(folder).problems
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
-def cut(path: Path, size: int = 99) -> None:
-    path.write_bytes(path.read_bytes()[:-size])
 
 
 # --- what is there -------------------------------------------------------------------------------
@@ -157,41 +143,41 @@ def test_litter_is_passed_over(folder: Path) -> None:
 
 def test_a_missing_slice_is_named(folder: Path) -> None:
     (folder / STACK / "03.tif").unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == (STACK, "slice 03 is missing: copy it again")
 
 
 def test_a_slice_of_another_size_is_named(folder: Path, shape: tuple[int, int]) -> None:
     tifffile.imwrite(folder / STACK / "02.tif", np.zeros((5, 7), np.uint16), photometric="minisblack")
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{STACK}/02.tif"
     assert problem.what.startswith(f"5x7 uint16, but 00.tif is {shape[0]}x{shape[1]} uint16")
 
 
 def test_a_truncated_slice_is_named(folder: Path) -> None:
     cut(folder / STACK / "04.tif")
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{STACK}/04.tif"
     assert "copy it again" in problem.what
 
 
 def test_a_slice_number_twice_is_named(folder: Path) -> None:
     shutil.copy(folder / STACK / "03.tif", folder / STACK / "3.tiff")
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{STACK}/3.tiff"
     assert "slice 3 is there twice" in problem.what
 
 
 def test_a_fragment_without_slices_is_named(folder: Path) -> None:
     shutil.rmtree(folder / STACK)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == ("train/1", "no surface_volume/: add the slices")
 
 
 def test_a_volume_without_slices_is_named(folder: Path) -> None:
     for path in (folder / STACK).iterdir():
         path.unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == STACK
     assert "no slices; expected TIFF files" in problem.what
 
@@ -199,14 +185,14 @@ def test_a_volume_without_slices_is_named(folder: Path) -> None:
 @pytest.mark.parametrize("place", [MASK, LABEL, "test/b/mask.png"])
 def test_a_missing_picture_is_named(folder: Path, place: str) -> None:
     (folder / place).unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == (place, "not there: add it")
 
 
 @pytest.mark.parametrize("place", [MASK, LABEL, "test/b/mask.png"])
 def test_a_truncated_picture_is_named(folder: Path, place: str) -> None:
     cut(folder / place, 30)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == place
     assert "truncated PNG" in problem.what
 
@@ -214,7 +200,7 @@ def test_a_truncated_picture_is_named(folder: Path, place: str) -> None:
 @pytest.mark.parametrize("place", [MASK, LABEL, "test/b/mask.png"])
 def test_a_picture_of_another_shape_is_named(folder: Path, shape: tuple[int, int], place: str) -> None:
     write_png(folder / place, np.zeros((4, 9), bool))
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == place
     assert problem.what == f"4x9, but the slices are {shape[0]}x{shape[1]}: they must be equal"
 
@@ -266,7 +252,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
 @pytest.mark.parametrize("inside", ["", "train", "notes"])
 def test_a_folder_without_fragments_is_a_problem(tmp_path: Path, inside: str) -> None:
     (tmp_path / inside).mkdir(exist_ok=True)
-    problem = only_problem(tmp_path)
+    problem = only_problem(CHALLENGE, tmp_path)
     assert problem.file == str(tmp_path)
     assert "no fragments: expected train/<id>/surface_volume/00.tif" in problem.what
     assert CHALLENGE.read_cases(tmp_path, "train") == CHALLENGE.read_cases(tmp_path, "test") == []

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import cut, only_problem
 from PIL import Image
 
 from handlens.challenges.lesions import CHALLENGE
 from handlens.challenges.lesions.data import read_demographics
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError
 from handlens.images import write_jpeg, write_png
 
 SETTINGS = CHALLENGE.settings()
@@ -28,21 +29,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     CHALLENGE.write_sample(folder, seed=1, cases=2, size=32)
     return folder
-
-
-@pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(sound, tmp_path / "data")
-
-
-def only_problem(folder: Path) -> Problem:
-    problems = CHALLENGE.inspect(folder).problems
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
-def cut(path: Path, size: int = 99) -> None:
-    path.write_bytes(path.read_bytes()[:-size])
 
 
 def read_table(path: Path) -> Table:
@@ -182,7 +168,7 @@ def test_a_table_with_the_later_editions_labels_alone_is_a_training_part(folder:
         row[1] = "INF"
     table[3][1] = "nonsense"
     write_table(folder / LABELS, table)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.line, problem.what.split(";")[0]) == (4, "unknown class 'nonsense'")
 
 
@@ -253,7 +239,7 @@ def test_names_and_litter(folder: Path) -> None:
 )
 def test_a_wrong_value_is_named_with_its_line(folder: Path, column: str, value: str, message: str) -> None:
     name = change(folder, column, value, line=4)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.id) == (LABELS, 4, name)
     assert message in problem.what
     with pytest.raises(DataError, match="line 4: ") as caught:
@@ -269,7 +255,7 @@ def test_a_wrong_value_is_named_with_its_line(folder: Path, column: str, value: 
 def test_a_row_without_its_photograph_is_named(folder: Path) -> None:
     name = read_table(folder / LABELS)[3][0]
     (folder / "train" / "images" / name).unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.id) == (LABELS, 4, name)
     assert problem.what == "no such photograph: add it or remove the row"
 
@@ -277,14 +263,14 @@ def test_a_row_without_its_photograph_is_named(folder: Path) -> None:
 def test_a_photograph_without_its_row_is_named(folder: Path) -> None:
     table = read_table(folder / LABELS)
     write_table(folder / LABELS, table[:3] + table[4:])
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == (f"train/images/{table[3][0]}", "no row in the CSV for it: add one")
 
 
 def test_a_row_twice_is_named_with_both_lines(folder: Path) -> None:
     table = read_table(folder / LABELS)
     write_table(folder / LABELS, [*table, table[3]])
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.id) == (LABELS, 22, table[3][0])
     assert problem.what.startswith("this file is there twice, first on line 4")
     with pytest.raises(DataError, match=f"line 22: {table[3][0]} is there twice"):
@@ -304,7 +290,7 @@ def test_a_row_of_another_length_is_one_problem(
     table = read_table(folder / LABELS)
     table[3] = spoil(table[3])
     write_table(folder / LABELS, table)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.what) == (LABELS, 4, message)
     for read in (lambda: CHALLENGE.read_cases(folder, "train"), lambda: CHALLENGE.open_truth(folder, SETTINGS)):
         with pytest.raises(DataError, match=f"line 4: {message}") as caught:
@@ -326,7 +312,7 @@ def test_a_row_that_is_not_utf8_is_named(folder: Path) -> None:
     change(folder, "Gender", "m\u00e4nnlich", line=4)
     content = (folder / LABELS).read_text(encoding="utf-8")
     (folder / LABELS).write_bytes(content.encode("latin1"))
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.line, problem.what) == (4, "not UTF-8 text: save the file as UTF-8")
     str(problem).encode()
 
@@ -335,7 +321,7 @@ def test_a_row_that_is_not_utf8_is_named(folder: Path) -> None:
 def test_impossible_file_names_are_named(folder: Path, name: str) -> None:
     table = read_table(folder / LABELS)
     write_table(folder / LABELS, [*table, [name, *table[3][1:]]])
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.line, problem.what.split(":")[0]) == (22, "no such photograph")
     assert CHALLENGE.read_cases(folder, "train")[-1].id == name
 
@@ -346,7 +332,7 @@ def test_impossible_file_names_are_named(folder: Path, name: str) -> None:
 def test_a_truncated_photograph_is_named(folder: Path) -> None:
     name = read_table(folder / "test" / "labels.csv")[1][0]
     cut(folder / "test" / "images" / name)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"test/images/{name}"
     assert "truncated JPEG" in problem.what
 
@@ -360,7 +346,7 @@ def test_a_photograph_with_alpha_or_palette_is_named(folder: Path, mode: str) ->
     (images / table[1][0]).unlink()
     table[1][0] = "a.png"
     write_table(folder / LABELS, table)
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what.split(";")[0]) == ("train/images/a.png", f"mode {mode}")
 
 
@@ -373,14 +359,14 @@ def test_photographs_in_a_folder_of_another_name_are_looked_at_too(folder: Path)
     assert CHALLENGE.inspect(folder).problems == ()
     assert CHALLENGE.inspect(folder).facts["train photographs"] == "20"
     cut(folder / "train" / table[3][0])
-    assert only_problem(folder).file == f"train/{table[3][0]}"
+    assert only_problem(CHALLENGE, folder).file == f"train/{table[3][0]}"
 
 
 @pytest.mark.parametrize("place", ["", "train"])
 def test_several_tables_are_a_problem(folder: Path, place: str) -> None:
     shutil.copy(folder / LABELS, folder / "train" / "more.csv")
     (folder / LABELS).rename(folder / "train" / "other.csv")
-    problem = only_problem(folder / place)
+    problem = only_problem(CHALLENGE, folder / place)
     assert "several CSV files (more.csv, other.csv): name the one with the labels labels.csv" in problem.what
     for read in (
         lambda: CHALLENGE.read_cases(folder / place, "train"),
@@ -402,7 +388,7 @@ def test_several_tables_are_a_problem(folder: Path, place: str) -> None:
 )
 def test_a_table_that_is_none_is_one_problem(folder: Path, place: str, text: str, message: str) -> None:
     (folder / LABELS).write_text(text)
-    problem = only_problem(folder / place)
+    problem = only_problem(CHALLENGE, folder / place)
     assert problem.file == str((folder / LABELS).relative_to(folder / place))
     assert message in problem.what
     for read in (
@@ -427,7 +413,7 @@ def test_a_broken_table_does_not_hide_a_broken_photograph(folder: Path) -> None:
 def test_training_labels_without_a_label_column_are_a_problem(folder: Path) -> None:
     table = read_table(folder / LABELS)
     write_table(folder / LABELS, [[row[0], *row[2:]] for row in table])
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert problem.file == LABELS
     assert "no rows with a label: expected the columns filename,label" in problem.what
     with pytest.raises(DataError, match="line 2: no column label or Class; the ten classes are AK") as caught:
@@ -437,7 +423,7 @@ def test_training_labels_without_a_label_column_are_a_problem(folder: Path) -> N
 
 def test_training_photographs_without_a_table_are_a_problem(folder: Path) -> None:
     (folder / LABELS).unlink()
-    problem = only_problem(folder)
+    problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.what) == ("train", "no labels.csv: expected filename,label")
 
 
@@ -466,7 +452,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
 @pytest.mark.parametrize("inside", ["", "train", "test", "images"])
 def test_an_empty_folder_is_a_problem(tmp_path: Path, inside: str) -> None:
     (tmp_path / inside).mkdir(exist_ok=True)
-    problem = only_problem(tmp_path)
+    problem = only_problem(CHALLENGE, tmp_path)
     assert problem.file == str(tmp_path)
     assert "no labels.csv and no photographs" in problem.what
     assert CHALLENGE.read_cases(tmp_path, "train") == CHALLENGE.read_cases(tmp_path, "test") == []
