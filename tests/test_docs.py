@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
 TEXTS = ("*.md", "*.py", "*.toml", "*.txt", "*.csv", "*.json", "scripts/*", ".ci/*", "LICENSE", ".gitignore")
-SKIPPED = {".git", ".venv", "build", "dist", "demo-out", "__pycache__"}
+SKIPPED = {".git", ".venv", ".hypothesis", "build", "dist", "demo-out", "__pycache__"}
 
 ROUGHLY = 0.05
 """How far, as a share, a number in a `console roughly` block may be off: image libraries differ between machines."""

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,24 @@ def test_without_truth_there_is_no_score(cells, tmp_path):
 def test_a_labelled_folder_is_scored_by_its_own_labels(cells, tmp_path):
     solved = pipeline.solve(registry.challenge("cells"), cells / "train", tmp_path / "out")
     assert solved.score.value > 0.5
+
+
+def test_each_part_is_scored_by_its_own_truth(cells, tmp_path):
+    challenge = registry.challenge("cells")
+    train = pipeline.solve(challenge, cells, tmp_path / "train", part="train")
+    alone = pipeline.solve(challenge, cells / "train", tmp_path / "alone")
+    assert train.score.value == alone.score.value > 0.5
+    shutil.copytree(cells, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "truth")  # the ids of train and test are the same
+    assert pipeline.solve(challenge, tmp_path / "data", tmp_path / "test").score is None
+
+
+def test_a_truth_about_other_cases_gives_a_note_and_no_score(cells, tmp_path):
+    shutil.copytree(cells, tmp_path / "data")
+    (tmp_path / "data" / "truth" / "mask" / "00.png").unlink()
+    solved = pipeline.solve(registry.challenge("cells"), tmp_path / "data", tmp_path / "out", recipe=Counting())
+    assert solved.score is None
+    assert solved.notes == ("the truth is about other cases, so there is no score",)
 
 
 def test_stopped_in_the_middle_it_goes_on(cells, tmp_path):

@@ -58,3 +58,13 @@ def test_a_broken_plug_in_is_named(installed):
         registry.challenge("broken")
     with pytest.raises(HandlensError, match="plug-in for odd is no Challenge"):
         registry.challenge("odd")
+
+
+def test_a_broken_plug_in_does_not_hide_the_others(installed):
+    for args in (["list"], ["score", "--help"]):
+        done = CliRunner().invoke(cli, args)
+        assert done.exit_code == 0
+        assert "lesions" in done.output
+        assert "plug-in for broken cannot be loaded" in done.output
+    done = CliRunner().invoke(cli, ["score", "broken", "x.csv", "--truth", "y"])
+    assert "cannot be loaded" in str(done.exception)

@@ -63,7 +63,7 @@ def test_spellings_that_are_valid(tmp_path, content):
         ("img,pixels\n0,\n1,\n2,\n7,\n", ["line 5: img 7 is not one of the 3 cases (0, 1, 2)"]),
         ("img,pixels\n0,\n01,\n2,\n", ["line 3: img 01 is not one of the 3 cases (0, 1, 2)", "no row for img 1"]),
         ("img,pixels\n0,1 1,5\n1,\n2,\n", ["line 2, img 0: 3 fields, the header has 2; text with commas goes in double quotes"]),
-        ("img,pixels\n0\n1,\n2,\n", ["line 2, img 0: 1 fields, the header has 2; text with commas goes in double quotes"]),
+        ("img,pixels\n0\n1,\n2,\n", ["line 2, img 0: 1 field, the header has 2; text with commas goes in double quotes"]),
         ('img,pixels\n0,"1\n1\n1"\n1,\n2,x\n', ["line 2, img 0: 3 numbers, so the last start has no length", "line 6, img 2: 'x' is not a whole number of digits 0 to 9"]),
         ('img,pixels\n0,"1 1\n1,\n2,\n', ["line 2: broken CSV: a quote is opened here and never closed"]),
         ("img,pixels\n1,\n2,\n3,\n", ["line 4: img 3 is not one of the 3 cases (0, 1, 2)", "no row for img 0", "img counts from 1 here, but ids start at 0"]),
@@ -206,7 +206,7 @@ def test_writing_is_atomic(tmp_path, monkeypatch):
         ("a,b\n", "line 1: the columns are a, b; a solution has img, pixels"),
         ("img,pixels\n", "no rows under the header"),
         ("img,pixels\n0,\n0,\n", "img 0 is there twice"),
-        ("img,pixels\n0\n", "line 2: 1 fields, the header has 2"),
+        ("img,pixels\n0\n", "line 2: 1 field, the header has 2"),
     ],
 )
 def test_broken_solutions(tmp_path, content, message):

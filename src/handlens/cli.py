@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from handlens.errors import HandlensError, counted
+
 if TYPE_CHECKING:
     from handlens.types import Challenge
 
@@ -24,7 +26,7 @@ class ChallengeGroup(click.Group):
     """A command with one form for each challenge; a form is made when it is asked for."""
 
     def __init__(self, name: str, build: Callable[[Challenge], click.Command], usage: str, text: str) -> None:
-        super().__init__(name, help=text, subcommand_metavar=usage, no_args_is_help=True)
+        super().__init__(name, help=text, options_metavar="", subcommand_metavar=usage, no_args_is_help=True)
         self.build = build
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -37,7 +39,10 @@ class ChallengeGroup(click.Group):
 
         if cmd_name not in registry.BUILT_IN and cmd_name not in registry.names():
             return None
-        return self.build(registry.challenge(cmd_name))
+        try:
+            return self.build(registry.challenge(cmd_name))
+        except HandlensError as error:  # a broken plug-in must not hide the others
+            return _broken(cmd_name, error)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -45,6 +50,16 @@ class ChallengeGroup(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"{args[0]!r} is not a challenge; there are {', '.join(self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+
+def _broken(name: str, error: HandlensError) -> click.Command:
+    def fail(**_: Any) -> None:
+        raise error
+
+    settings = {"ignore_unknown_options": True}
+    return click.Command(
+        name, callback=fail, params=[click.Argument(["rest"], nargs=-1)], help=str(error), context_settings=settings
+    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,7 +77,12 @@ def list_challenges(as_json: bool) -> None:
     """List the challenges: what is asked, and how it is scored."""
     from handlens import registry
 
-    found = [registry.challenge(name) for name in registry.names()]
+    found = []
+    for name in registry.names():
+        try:
+            found.append(registry.challenge(name))
+        except HandlensError as error:
+            _talk(f"handlens: {error}")
     if as_json:
         _print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
         return
@@ -102,7 +122,7 @@ def _sample(challenge: Challenge) -> click.Command:
         from handlens import pipeline
 
         pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size)
-        _talk(f"{folder}: {cases} made-up test cases, their truth in {folder / pipeline.TRUTH}")
+        _talk(f"{folder}: {counted(cases, 'made-up test case')}, their truth in {folder / pipeline.TRUTH}")
 
     return command
 
@@ -195,7 +215,7 @@ def _solve(challenge: Challenge) -> click.Command:
             )
         for note in solved.notes:
             _talk(note)
-        click.echo(f"{solved.submission}: {solved.cases} cases, valid, {solved.seconds:.1f} s")
+        click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
         if solved.score is None:
             click.echo("no truth in the data folder, so no score")
         else:
@@ -229,8 +249,6 @@ for _name, _build, _usage, _text in (
 def main() -> None:
     """Run, and turn every error that is the input's fault into one message and exit status 1."""
     import logging
-
-    from handlens.errors import HandlensError
 
     logging.disable()  # libraries log what we say ourselves, with the file and what to do
     try:

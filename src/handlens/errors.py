@@ -34,6 +34,15 @@ class Problem:
         return {name: value for name, value in asdict(self).items() if value}
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "case"), counted(1200, "case")
+    ('1 case', '1,200 cases')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def describe(headline: str, problems: Sequence[Problem]) -> str:
     """A headline, at most ten problems, and a count of the rest.
 
@@ -41,8 +50,7 @@ def describe(headline: str, problems: Sequence[Problem]) -> str:
     a.csv cannot be scored (1 problem):
       no row for img 4
     """
-    count = f"{len(problems):,} problem{'s' if len(problems) != 1 else ''}"
-    lines = [f"{headline} ({count}):", *(f"  {problem}" for problem in problems[:SHOWN])]
+    lines = [f"{headline} ({counted(len(problems), 'problem')}):", *(f"  {problem}" for problem in problems[:SHOWN])]
     if len(problems) > SHOWN:
         lines.append(f"  and {len(problems) - SHOWN:,} more")
     return "\n".join(lines)

@@ -43,15 +43,19 @@ def sample(challenge: Challenge, folder: Path, *, seed: int, cases: int, size: i
 
 def read_cases(challenge: Challenge, folder: Path, part: Part | None = None) -> list[Case]:
     """The cases to answer: the test part, or the training part of a folder that has no other."""
+    return _find_part(challenge, folder, part)[1]
+
+
+def _find_part(challenge: Challenge, folder: Path, part: Part | None) -> tuple[Part, list[Case]]:
     if not folder.is_dir():
         raise DataError("no such folder", file=folder)
     parts: Sequence[Part] = (part,) if part else ("test", "train")
-    cases = next((found for name in parts if (found := challenge.read_cases(folder, name))), [])
-    if not cases:
-        what = f"no {part or 'test or train'} cases of {challenge.name} in it: see handlens rules {challenge.name}"
-        raise DataError(what, file=folder)
-    _refuse_twice(cases, folder)
-    return cases
+    for name in parts:
+        if cases := challenge.read_cases(folder, name):
+            _refuse_twice(cases, folder)
+            return name, cases
+    what = f"no {part or 'test or train'} cases of {challenge.name} in it: see handlens rules {challenge.name}"
+    raise DataError(what, file=folder)
 
 
 def check(
@@ -95,12 +99,15 @@ def solve(
     """
     started = time.perf_counter()
     settings = challenge.settings()
-    cases = read_cases(challenge, folder, part)
+    part, cases = _find_part(challenge, folder, part)
     journal, notes = _answer(challenge, folder, out, cases, recipe or challenge.recipe, keep_going, progress)
     submission = out / f"submission.{form}"
     write_cells(submission, challenge.codec(settings), ((case.id, *journal.done[case.id]) for case in cases))
     answers = require_submission(submission, challenge.codec(settings), cases)
-    truth = _truth_of(challenge, folder, cases, settings)
+    truth = _truth_of(challenge, folder, part, settings)
+    if truth and {case.id for case in truth.cases} != {case.id for case in cases}:
+        notes.append("the truth is about other cases, so there is no score")
+        truth = None
     result = challenge.score(answers, truth, settings) if truth else None
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
@@ -181,15 +188,10 @@ def _training_truth(challenge: Challenge, folder: Path, settings: Settings) -> T
     return challenge.open_truth(folder, settings) if challenge.read_cases(folder, "train") else None
 
 
-def _truth_of(challenge: Challenge, folder: Path, cases: Sequence[Case], settings: Settings) -> Truth | None:
-    """The truth of just these cases, in `truth/` or in the folder's own labels; None where it is not there."""
-    places = [folder / TRUTH] if (folder / TRUTH).is_dir() else []
-    places += [folder] if challenge.read_cases(folder, "train") else []
-    for place in places:
-        truth = challenge.open_truth(place, settings)
-        if {case.id for case in truth.cases} == {case.id for case in cases}:
-            return truth
-    return None
+def _truth_of(challenge: Challenge, folder: Path, part: Part, settings: Settings) -> Truth | None:
+    """The truth of the test part, in `truth/`, or of the training part, its own labels; None where there is none."""
+    place = folder if part == "train" else folder / TRUTH
+    return challenge.open_truth(place, settings) if place.is_dir() else None
 
 
 def _refuse_twice(cases: Sequence[Case], folder: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from handlens.errors import DataError, Problem, SubmissionError
+from handlens.errors import DataError, Problem, SubmissionError, counted
 from handlens.files import replacing
 from handlens.rows import BATCH_BYTES, Row, TableError, read_rows
 from handlens.types import Answer, Case, Codec, Shape
@@ -78,13 +78,13 @@ class _Reader:
             self.report(row, f"{noun} is missing or neither text nor number")
         elif id_text not in self.known:
             self.strangers.add(id_text)
-            count = f"{len(self.known):,} cases {_span(self.cases)}"
-            self.report(row, f"{noun} {_short(id_text)} is not one of the {count}")
+            known = f"{counted(len(self.known), 'case')} {_span(self.cases)}"
+            self.report(row, f"{noun} {_short(id_text)} is not one of the {known}")
         elif id_text in self.seen:
             self.report(row, f"{noun} {id_text} is there twice, first at {self.seen[id_text].place}")
         elif len(row.cells) != len(self.codec.header):
             self.seen[id_text] = row
-            what = f"{len(row.cells)} fields, the header has {len(self.codec.header)}"
+            what = f"{counted(len(row.cells), 'field')}, the header has {len(self.codec.header)}"
             self.report(row, f"{what}; text with commas goes in double quotes", id_text)
         elif len(texts) != len(self.codec.columns):
             self.seen[id_text] = row
@@ -207,7 +207,7 @@ def read_solutions(path: Path, *, id_column: str, answer_column: str) -> list[So
 
 def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column: str) -> Solution:
     if len(row.cells) != len(names):
-        raise TableError(f"{len(row.cells)} fields, the header has {len(names)}", row.line)
+        raise TableError(f"{counted(len(row.cells), 'field')}, the header has {len(names)}", row.line)
     record = dict(zip(names, row.cells, strict=True))
     id_text, text = record[id_column], record[answer_column]
     if id_text is None or text is None:

@@ -277,7 +277,7 @@ def test_a_truth_that_is_not_there_is_told_what_to_be(tmp_path: Path, name: str)
         ("", "the columns are none; a solution has case_id, annotation"),
         ("case_id,annotation\n", "no rows under the header"),
         ("case_id,annotation\n0,authentic\n0,authentic\n", "case_id 0 is there twice"),
-        ("case_id,annotation\n0\n", "line 2: 1 fields, the header has 2"),
+        ("case_id,annotation\n0\n", "line 2: 1 field, the header has 2"),
     ],
 )
 def test_a_broken_solution_file_is_refused(tmp_path: Path, text: str, message: str) -> None:

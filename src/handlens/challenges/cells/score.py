@@ -83,5 +83,6 @@ def _hint(order: Order, other: float) -> str:
     wrong = "columns" if order == "rows" else "rows"
     return (
         f"read with pixels numbered along {wrong}, this file would score {other:.4f}: "
-        f"it seems to be written that way; write it along {order}, or score it with --order {wrong}"
+        f"it seems to be written that way; write it along {order}, "
+        f"or score it with --order {wrong} where the truth is masks"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError, Problem, counted
 from handlens.images import list_images, read_header, shown
 from handlens.rows import Row, TableError, read_rows
 from handlens.types import Case, Inventory, Part, Settings, Truth
@@ -124,7 +124,7 @@ def _all_records(csv: Path) -> Iterator[Record]:
 
 def _fault_of(row: Row, expected: int, texts: Mapping[str, str]) -> str:
     if len(row.cells) != expected:
-        return f"{len(row.cells)} fields, the header has {expected}"
+        return f"{counted(len(row.cells), 'field')}, the header has {expected}"
     if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts.values())):  # how read_rows shows such bytes
         return "not UTF-8 text: save the file as UTF-8"
     return "" if any(texts.get(name) for name in FILE_COLUMNS) else "no file name"
