@@ -121,7 +121,9 @@ def test_data_says_what_is_there_and_what_is_wrong(cells, tmp_path):
     ("args", "status", "message"),
     [
         (["score", "nope", "x"], 2, "'nope' is not a challenge; there are forgery, ink, cells, lesions"),
-        (["rules", "nope"], 1, "'nope' is not a challenge"),
+        (["rules", "nope"], 2, "'nope' is not a challenge"),
+        (["sample", "cells", "x", "--seed", "-1"], 2, "Invalid value for '--seed'"),
+        (["score", "lesions", "x", "--truth", "y", "--size-mb", "-3"], 2, "Invalid value for '--size-mb'"),
         (["score", "cells", "none.csv", "--truth", "none"], 1, "none: no such file or folder"),
         (["check", "cells", "none.csv", "--data", "none"], 1, "none: no such folder"),
         (["data", "ink", "none"], 1, "none: no such folder"),
@@ -195,3 +197,25 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path):
     assert "the same command goes on from here" in talk
     assert handlens("solve", "forgery", data, "-o", out).returncode == 0
     assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+
+
+def test_data_shows_every_problem(tmp_path):
+    (tmp_path / "im").mkdir()
+    for number in range(25):
+        (tmp_path / "im" / f"{number:02d}.png").write_bytes(b"nothing")
+    shown = handlens("data", "cells", tmp_path).stdout
+    assert all(f"im/{number:02d}.png" in shown for number in range(25))
+
+
+def test_the_demo_solves_all_four_and_ends_in_a_table(tmp_path):
+    started = time.monotonic()
+    done = handlens("demo", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 120
+    for name in registry.BUILT_IN:
+        assert f"│ {name}" in done.stdout
+        page = json.loads((tmp_path / "out" / name / "score.json").read_text())
+        assert page["score"] > page["empty_score"] + 0.1
+        assert (tmp_path / "out" / name / "submission.csv").is_file()
+    again = handlens("demo", "-o", tmp_path / "out")
+    assert again.returncode == 0

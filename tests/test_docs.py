@@ -188,7 +188,7 @@ def test_the_page_of_the_command_line_is_up_to_date():
 
 def test_every_command_and_option_is_documented():
     page = (DOCS / "cli.md").read_text("utf-8")
-    assert len(list(forms())) == 8 + 5 * len(registry.BUILT_IN)
+    assert len(list(forms())) == 8 + 6 * len(registry.BUILT_IN)
     assert not list(undocumented(page))
     assert list(undocumented(page.replace("--average", "--mean"))) == ["score ink --average"]
     assert "solve ink" in list(undocumented(page.replace("# handlens solve ink", "# handlens read ink")))

@@ -65,7 +65,28 @@ def change_numbers(data, dice):
     place = dice.choice(found)
     old = int(place.group())
     new = dice.choice(
-        [old + 1, max(0, old - 1), 0, 600, 601, 2**31, 2**63, 10**25, -1, 1.0, "01", "", f" {old} ", "1e3", "inf", "٣"]
+        [
+            old + 1,
+            max(0, old - 1),
+            0,
+            600,
+            601,
+            2**31,
+            2**63,
+            10**25,
+            -1,
+            1.0,
+            "01",
+            "",
+            f" {old} ",
+            "1e3",
+            "inf",
+            "٣",
+            "-0.0",
+            "0.999",
+            "1.001",
+            "0.998",
+        ]
     )
     return data[: place.start()] + str(new).encode() + data[place.end() :]
 

@@ -65,3 +65,14 @@ def _mask(shape, start, stop):
     mask = np.zeros(shape, bool)
     mask[0, start:stop] = True
     return encode(mask, order="columns")
+
+
+def test_memory_does_not_grow_with_the_pairs():
+    import tracemalloc
+
+    many = encode(np.arange(400_000).reshape(1, -1) % 2 == 0, order="rows")
+    tracemalloc.start()
+    assert matched_f1([many] * 4, [many] * 5) == 4 / 5
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6  # 20 pairs of 200,000 runs are 4 million runs a side

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from handlens import files, pipeline, registry
@@ -160,11 +161,10 @@ def test_a_damaged_journal_is_used_up_to_the_damage(tmp_path):
         journal.add(id, ["1 1"])
     journal.close()
     lines = journal.path.read_text().splitlines()
-    journal.path.write_text("\n".join([*lines[:2], "garbage", *lines[3:]]) + "\n")
-    for key, kept in (("key", ["a"]), ("other key", [])):
-        again = Journal(tmp_path, key)
-        again.close()
-        assert list(again.done) == kept
+    for garbage in ("garbage", "5", "[]", '["b", 7]', "{}"):
+        journal.path.write_text("\n".join([*lines[:2], garbage, *lines[3:]]) + "\n")
+        assert list(Journal(tmp_path, "key").done) == ["a"]
+        assert list(Journal(tmp_path, "other key").done) == []
 
 
 def test_a_broken_case_stops_or_gets_the_empty_answer(cells, tmp_path):
@@ -197,6 +197,134 @@ def test_a_broken_truth_is_not_passed_over(tmp_path):
     (tmp_path / "data" / "truth" / "mask" / "00.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"truth/mask/00\.png"):
         pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting())
+
+
+def test_a_damaged_training_file_does_not_stop_a_solver_that_learns_nothing(cells, tmp_path):
+    shutil.copytree(cells, tmp_path / "data")
+    (tmp_path / "data" / "train" / "im" / "00.png").write_bytes(b"nothing")
+    assert pipeline.solve(registry.challenge("cells"), tmp_path / "data", tmp_path / "out").score.value > 0.5
+
+
+def test_an_empty_answer_for_want_of_a_better_one_is_asked_again(cells, tmp_path):
+    challenge, out = registry.challenge("cells"), tmp_path / "out"
+
+    class Ill(Counting):
+        def prepare(self, train, /):
+            def model(case):
+                if case.id == "1":
+                    raise ModelError("ill")
+                if case.id == "3":
+                    raise KeyboardInterrupt
+                return EMPTY
+
+            return model
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, cells, out, recipe=Ill(), keep_going=True)
+    second = Counting()
+    pipeline.solve(challenge, cells, out, recipe=second)
+    assert second.asked == ["1", "3", "4"]
+
+
+def test_changed_labels_start_anew(tmp_path):
+    challenge = registry.challenge("cells")
+    pipeline.sample(challenge, tmp_path / "data", seed=1, cases=3, size=96)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting(stop_after=2))
+    shutil.copy(tmp_path / "data" / "train" / "mask" / "01.png", tmp_path / "data" / "train" / "mask" / "00.png")
+    second = Counting()
+    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=second)
+    assert second.asked == ["0", "1", "2"]
+
+
+def test_the_run_may_lie_in_the_data_folder(tmp_path):
+    challenge = registry.challenge("cells")
+    data = tmp_path / "data"
+    pipeline.sample(challenge, data, seed=1, cases=3, size=96)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, data, data / "out", recipe=Counting(stop_after=2))
+    second = Counting()
+    pipeline.solve(challenge, data, data / "out", recipe=second)
+    assert second.asked == ["2"]
+
+
+def test_a_submission_of_another_format_does_not_stay_behind(cells, tmp_path):
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting())
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting(), form="parquet")
+    assert sorted(os.listdir(tmp_path)) == ["score.json", "submission.parquet"]
+
+
+def test_a_failed_preparation_leaves_nothing(tmp_path):
+    challenge = registry.challenge("lesions")
+    pipeline.sample(challenge, tmp_path / "data", seed=1, cases=2, size=64)
+    with pytest.raises(ModelError, match="no labelled photographs"):
+        pipeline.solve(challenge, tmp_path / "data" / "test", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_score_says_how_it_was_made(cells, tmp_path):
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path)
+    page = json.loads((tmp_path / "score.json").read_text())
+    assert page["recipe"].startswith("OtsuRecipe(")
+    assert (page["part"], page["settings"]) == ("test", {"order": "rows"})
+
+
+def test_lesions_of_the_later_edition_are_solved(tmp_path):
+    challenge = registry.challenge("lesions")
+    pipeline.sample(challenge, tmp_path / "data", seed=1, cases=2, size=64)
+    for labels in tmp_path.glob("data/t*/labels.csv"):
+        labels.write_text(
+            labels.read_text()
+            .replace(",AK,", ",AKIEC,")
+            .replace(",SK,", ",BKL,")
+            .replace(",SCC,", ",SCCKA,")
+            .replace(",NON,", ",INF,")
+            .replace(",ON,", ",BEN_OTH,")
+        )
+    shutil.rmtree(tmp_path / "data" / "truth")
+    solved = pipeline.solve(
+        challenge, tmp_path / "data", tmp_path / "out", settings=challenge.settings(taxonomy="eleven")
+    )
+    assert solved.submission.read_text().startswith("filename,AKIEC,BCC,BEN_OTH")
+
+
+def test_truth_is_chosen_by_part(cells, tmp_path):
+    challenge, settings = registry.challenge("cells"), {"order": "rows"}
+    train = pipeline.solve(challenge, cells, tmp_path / "out", part="train")
+    assert pipeline.score(challenge, train.submission, cells, settings, "train").value == train.score.value
+    assert pipeline.score(challenge, train.submission, cells, settings).value != train.score.value
+    shutil.copytree(cells, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "truth")
+    with pytest.raises(DataError, match="no truth/ for its test part; .* say --part train"):
+        pipeline.score(challenge, train.submission, tmp_path / "data", settings)
+    (tmp_path / "data" / "test" / "im" / "00.png").unlink()  # now the ids tell
+    assert pipeline.score(challenge, train.submission, tmp_path / "data", settings).value == train.score.value
+
+
+def test_a_case_that_cannot_be_read_cannot_be_checked(cells, tmp_path):
+    shutil.copytree(cells, tmp_path / "data")
+    (tmp_path / "data" / "test" / "im" / "00.png").write_bytes(b"nothing")
+    (tmp_path / "mine.csv").write_text("img,pixels\n0,1 9999999999\n1,\n2,\n3,\n4,\n")
+    (problem,) = pipeline.check(
+        registry.challenge("cells"), tmp_path / "mine.csv", tmp_path / "data", {"order": "rows"}
+    )
+    assert str(problem).startswith("img 0: cannot be checked: ")
+    assert "00.png: not a readable picture" in str(problem)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    from handlens.images import write_png
+
+    write_png(tmp_path / "ok.png", np.zeros((9, 9), np.uint8))
+    os.rename(tmp_path / "ok.png", os.fsencode(tmp_path) + b"/\xff.png")
+    with pytest.raises(DataError, match="is not UTF-8: rename it"):
+        pipeline.read_cases(registry.challenge("forgery"), tmp_path)
+
+
+def test_the_submission_folder_may_not_be_a_file(cells, tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(DataError, match="this is a file: name a folder"):
+        pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
 
 
 def test_progress_is_told(cells, tmp_path):

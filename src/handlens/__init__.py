@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from handlens.pipeline import Solved
-    from handlens.types import Challenge, Score
+    from handlens.types import Challenge, Recipe, Score
 
 __all__ = ["challenge", "score", "solve"]
 
@@ -24,7 +24,14 @@ def challenge(name: str) -> Challenge:
     return registry.challenge(name)
 
 
-def score(name: str, file: str | Path, *, truth: str | Path, **options: Any) -> Score:
+def score(
+    name: str,
+    file: str | Path,
+    *,
+    truth: str | Path,
+    part: Literal["train", "test"] | None = None,
+    **options: Any,
+) -> Score:
     """The exact score of a submission file; `options` are those of `handlens score NAME --help`.
 
     SubmissionError lists every problem of a file that cannot be scored.
@@ -40,11 +47,19 @@ def score(name: str, file: str | Path, *, truth: str | Path, **options: Any) -> 
     from handlens import pipeline
 
     chosen = challenge(name)
-    return pipeline.score(chosen, Path(file), Path(truth), chosen.settings(**options))
+    return pipeline.score(chosen, Path(file), Path(truth), chosen.settings(**options), part)
 
 
 def solve(
-    name: str, folder: str | Path, *, out: str | Path, form: Literal["csv", "parquet"] = "csv", keep_going: bool = False
+    name: str,
+    folder: str | Path,
+    *,
+    out: str | Path,
+    form: Literal["csv", "parquet"] = "csv",
+    part: Literal["train", "test"] | None = None,
+    keep_going: bool = False,
+    recipe: Recipe | None = None,
+    **options: Any,
 ) -> Solved:
     """Answer every case of a data folder into `out/submission.csv`, checked, and scored where truth is there.
 
@@ -57,4 +72,14 @@ def solve(
     """
     from handlens import pipeline
 
-    return pipeline.solve(challenge(name), Path(folder), Path(out), form=form, keep_going=keep_going)
+    chosen = challenge(name)
+    return pipeline.solve(
+        chosen,
+        Path(folder),
+        Path(out),
+        form=form,
+        part=part,
+        settings=chosen.settings(**options),
+        recipe=recipe,
+        keep_going=keep_going,
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,19 +91,19 @@ def list_challenges(as_json: bool) -> None:
         click.echo(f"{challenge.name:9}{challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
 
 
-@cli.command()
-@click.argument("name")
-def rules(name: str) -> None:
-    """Print a challenge's rules with their numbered Readings."""
-    from handlens import registry
+def _rules(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    def command() -> None:
+        """Print the challenge's rules with their numbered Readings."""
+        click.echo(challenge.rules.read_text(encoding="utf-8").rstrip())
 
-    click.echo(registry.challenge(name).rules.read_text(encoding="utf-8").rstrip())
+    return command
 
 
 def _sample(challenge: Challenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("folder", type=PATH)
-    @click.option("--seed", default=0, show_default=True, help="Same seed, same bytes.")
+    @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same bytes.")
     @click.option(
         "--cases",
         default=challenge.sample_defaults.cases,
@@ -145,7 +146,11 @@ def _data(challenge: Challenge) -> click.Command:
             width = max(map(len, inventory.facts), default=0)
             for name, fact in inventory.facts.items():
                 click.echo(f"{name:{width}}  {fact}")
-            click.echo(describe(f"{folder} has problems", inventory.problems) if problems else "no problems found")
+            click.echo(
+                describe(f"{folder} has problems", inventory.problems, shown=len(problems))
+                if problems
+                else "no problems found"
+            )
         sys.exit(1 if problems else 0)
 
     return command
@@ -162,14 +167,16 @@ def _check(challenge: Challenge) -> click.Command:
         from handlens import pipeline
         from handlens.errors import describe
 
-        problems = pipeline.check(challenge, file, folder, _settings(challenge, options), part)
+        problems = pipeline.check(challenge, file, folder, challenge.settings(**options), part)
         if as_json:
             _print_json({"valid": not problems, "problems": [problem.as_json() for problem in problems]})
         else:
-            click.echo(describe(f"{file.name} cannot be scored", problems) if problems else f"{file.name} is valid")
+            click.echo(
+                describe(f"{file.name or file} cannot be scored", problems) if problems else f"{file.name} is valid"
+            )
         sys.exit(1 if problems else 0)
 
-    return _with_options(command, challenge, ("taxonomy",))
+    return _with_options(command, challenge, "check")
 
 
 def _score(challenge: Challenge) -> click.Command:
@@ -177,14 +184,15 @@ def _score(challenge: Challenge) -> click.Command:
     @click.argument("file", type=PATH)
     @click.option("--truth", type=PATH, required=True, help="Data folder with labels, or the contest's solution CSV.")
     @click.option("--cases", is_flag=True, help="Print the score of every case too.")
+    @PART
     @JSON
-    def command(file: Path, truth: Path, cases: bool, as_json: bool, **options: Any) -> None:
+    def command(file: Path, truth: Path, cases: bool, part: Any, as_json: bool, **options: Any) -> None:
         """Print the exact score of a submission and its parts."""
         from handlens import pipeline
         from handlens.errors import SubmissionError
 
         try:
-            result = pipeline.score(challenge, file, truth, _settings(challenge, options))
+            result = pipeline.score(challenge, file, truth, challenge.settings(**options), part)
         except SubmissionError as error:
             if as_json:
                 _print_json({"valid": False, "problems": [problem.as_json() for problem in error.problems]})
@@ -194,7 +202,7 @@ def _score(challenge: Challenge) -> click.Command:
             page.pop("cases")
         _print_json({"valid": True, **page}) if as_json else _print_score(page)
 
-    return _with_options(command, challenge)
+    return _with_options(command, challenge, "score")
 
 
 def _solve(challenge: Challenge) -> click.Command:
@@ -204,39 +212,48 @@ def _solve(challenge: Challenge) -> click.Command:
     @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
     @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
     @PART
-    def command(folder: Path, out: Path, form: Any, keep_going: bool, part: Any) -> None:
+    def command(folder: Path, out: Path, form: Any, keep_going: bool, part: Any, **options: Any) -> None:
         """Answer every case: OUT/submission.csv, checked, scored where truth is there. Stopped, it can go on."""
         from handlens import pipeline
         from handlens.progress import bar
 
-        with bar(challenge.name) as progress:
+        with bar(challenge.name) as progress, _going_on():
             solved = pipeline.solve(
-                challenge, folder, out, form=form, part=part, keep_going=keep_going, progress=progress
+                challenge,
+                folder,
+                out,
+                form=form,
+                part=part,
+                settings=challenge.settings(**options),
+                keep_going=keep_going,
+                progress=progress,
             )
         for note in solved.notes:
             _talk(note)
         click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
         if solved.score is None:
-            click.echo("no truth in the data folder, so no score")
+            click.echo("no score: the data folder has no truth for these cases")
         else:
             click.echo(f"score {solved.score.value!r} ({challenge.metric}); the empty answer: {solved.empty_score!r}")
 
-    return command
+    return _with_options(command, challenge, "solve")
 
 
 @cli.command()
 @click.option(
     "-o", "--out", type=PATH, default=Path("demo-out"), show_default=True, help="Folder for data and answers."
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the made-up data.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the made-up data.")
 def demo(out: Path, seed: int) -> None:
     """Solve and score made-up data of all four challenges, in under two minutes."""
     from handlens.demo import run
 
-    run(out, seed=seed)
+    with _going_on():
+        run(out, seed=seed)
 
 
 for _name, _build, _usage, _text in (
+    ("rules", _rules, "NAME", "Print a challenge's rules with their numbered Readings."),
     ("sample", _sample, "NAME FOLDER [OPTIONS]", "Write made-up data in a challenge's true layout."),
     ("data", _data, "NAME FOLDER [OPTIONS]", "Say what a data folder holds, and every problem in it."),
     ("check", _check, "NAME FILE --data FOLDER [OPTIONS]", "Say whether a submission is valid; needs no truth."),
@@ -257,30 +274,37 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _talk("stopped; the same command goes on from here")
+        _talk("stopped")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    except (HandlensError, ValueError, OSError) as error:
+    except (HandlensError, OSError) as error:
         _talk(f"handlens: {error}")
         sys.exit(1)
 
 
-def _with_options(command: click.Command, challenge: Challenge, only: tuple[str, ...] = ()) -> click.Command:
+@contextmanager
+def _going_on() -> Iterator[None]:
+    """Say after Ctrl-C that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _talk("the same command goes on from here")
+        raise
+
+
+def _with_options(command: click.Command, challenge: Challenge, name: str) -> click.Command:
+    """Add the challenge's own options for the command of this name."""
     for option in challenge.options:
-        if not only or option.name in only:
-            kind = click.Choice(option.choices) if option.choices else option.kind
+        if name in option.commands:
+            kind = click.Choice(option.choices) if option.choices else click.FloatRange(0)
             flag = f"--{option.name.replace('_', '-')}"
             extra = {"show_default": True} if option.choices else {}
             command.params.append(
                 click.Option([flag, option.name], type=kind, default=option.default, help=option.help, **extra)
             )
     return command
-
-
-def _settings(challenge: Challenge, options: dict[str, Any]) -> dict[str, Any]:
-    return challenge.settings(**options)
 
 
 def _print_json(page: Any) -> None:

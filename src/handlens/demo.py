@@ -35,7 +35,7 @@ def _print_table(results: dict[str, Solved], seconds: dict[str, float]) -> None:
     table = Table("challenge", "metric", title="handlens demo: made-up data, solved, checked and scored")
     for heading in ("cases", "score", "empty answer", "seconds"):
         table.add_column(heading, justify="right")
-    table.add_column("files")
+    table.add_column("files", overflow="fold")
     for name, solved in results.items():
         value = f"{solved.score.value:.4f}" if solved.score else "-"
         empty = f"{solved.empty_score:.4f}" if solved.empty_score is not None else "-"

@@ -43,16 +43,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def describe(headline: str, problems: Sequence[Problem]) -> str:
-    """A headline, at most ten problems, and a count of the rest.
+def describe(headline: str, problems: Sequence[Problem], *, shown: int = SHOWN) -> str:
+    """A headline, at most `shown` problems, and a count of the rest.
 
     >>> print(describe("a.csv cannot be scored", [Problem("no row for img 4")]))
     a.csv cannot be scored (1 problem):
       no row for img 4
     """
-    lines = [f"{headline} ({counted(len(problems), 'problem')}):", *(f"  {problem}" for problem in problems[:SHOWN])]
-    if len(problems) > SHOWN:
-        lines.append(f"  and {len(problems) - SHOWN:,} more")
+    lines = [f"{headline} ({counted(len(problems), 'problem')}):", *(f"  {problem}" for problem in problems[:shown])]
+    if len(problems) > shown:
+        lines.append(f"  and {len(problems) - shown:,} more")
     return "\n".join(lines)
 
 

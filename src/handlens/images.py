@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError
-from handlens.types import Shape
+from handlens.types import Case, Shape
 
 Array = npt.NDArray[Any]
 
@@ -67,12 +67,12 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def find_shape(path: Path) -> Shape | None:
-    """The shape, or None for a file that cannot be read: whoever reads its pixels will say why."""
+def picture_case(id: str, path: Path) -> Case:
+    """A case that is one picture, a group of its own; one that cannot be read keeps its fault for whoever asks."""
     try:
-        return read_header(path).shape
-    except DataError:
-        return None
+        return Case(id, path, read_header(path).shape, group=path.stem)
+    except DataError as error:
+        return Case(id, path, group=path.stem, fault=str(error))
 
 
 def read_image(path: Path) -> Array:

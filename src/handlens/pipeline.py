@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from handlens.errors import DataError, HandlensError, Problem
 from handlens.files import new_folder, write_text
 from handlens.runfolder import Journal, fingerprint
 from handlens.table import Format, read_submission, require_submission, write_cells
-from handlens.types import Case, Challenge, Model, Part, Recipe, Score, Settings, Truth
+from handlens.types import Case, Challenge, Context, Model, Part, Recipe, Score, Settings, Truth
 
 TRUTH = "truth"
 """Sub-folder of a data folder that holds the truth of its test part."""
@@ -52,7 +53,7 @@ def _find_part(challenge: Challenge, folder: Path, part: Part | None) -> tuple[P
     parts: Sequence[Part] = (part,) if part else ("test", "train")
     for name in parts:
         if cases := challenge.read_cases(folder, name):
-            _refuse_twice(cases, folder)
+            _refuse_odd_ids(cases, folder)
             return name, cases
     what = f"no {part or 'test or train'} cases of {challenge.name} in it: see handlens rules {challenge.name}"
     raise DataError(what, file=folder)
@@ -62,23 +63,41 @@ def check(
     challenge: Challenge, file: Path, folder: Path, settings: Settings, part: Part | None = None
 ) -> list[Problem]:
     """Every problem of a submission for these cases; needs no truth."""
-    return read_submission(file, challenge.codec(settings), read_cases(challenge, folder, part)).problems
+    cases = read_cases(challenge, folder, part)
+    noun = challenge.codec(settings).id_column
+    unknown = [Problem(f"cannot be checked: {case.fault}", id=f"{noun} {case.id}") for case in cases if case.fault]
+    return [*read_submission(file, challenge.codec(settings), cases).problems, *unknown]
 
 
-def score(challenge: Challenge, file: Path, truth: Path, settings: Settings) -> Score:
+def score(challenge: Challenge, file: Path, truth: Path, settings: Settings, part: Part | None = None) -> Score:
     """The exact score. Every row is validated before the first label is read."""
-    opened = open_truth(challenge, truth, settings)
+    opened = open_truth(challenge, truth, settings, part)
     answers = require_submission(file, challenge.codec(settings), opened.cases)
     return challenge.score(answers, opened, settings)
 
 
-def open_truth(challenge: Challenge, path: Path, settings: Settings) -> Truth:
-    """Labelled cases: of the file, of the folder's `truth/` where it has one, or of the folder itself."""
+def open_truth(challenge: Challenge, path: Path, settings: Settings, part: Part | None = None) -> Truth:
+    """Labelled cases: of the file; of the test part, in the folder's `truth/`; or the training labels.
+
+    Where `part` is not said, it is the test part of a folder with `truth/`, otherwise the training part; a folder
+    whose two parts have the same ids does not tell by itself which of them is meant.
+    """
     if not path.exists():
         raise DataError("no such file or folder", file=path)
-    truth = challenge.open_truth(path / TRUTH if (path / TRUTH).is_dir() else path, settings)
-    _refuse_twice(truth.cases, path)
+    if part != "train" and (path / TRUTH).is_dir():
+        path = path / TRUTH
+    elif path.is_dir() and part != "train" and _same_ids(challenge, path):
+        what = "no truth/ for its test part; if the answers are about the training part, say --part train"
+        raise DataError(what, file=path)
+    truth = challenge.open_truth(path, settings)
+    _refuse_odd_ids(truth.cases, path)
     return truth
+
+
+def _same_ids(challenge: Challenge, folder: Path) -> bool:
+    parts: tuple[Part, ...] = ("train", "test")
+    train, test = ({case.id for case in challenge.read_cases(folder, name)} for name in parts)
+    return bool(train) and train == test
 
 
 def solve(
@@ -88,6 +107,7 @@ def solve(
     *,
     form: Format = "csv",
     part: Part | None = None,
+    settings: Settings | None = None,
     recipe: Recipe | None = None,
     keep_going: bool = False,
     progress: Progress | None = None,
@@ -98,12 +118,20 @@ def solve(
     read gets the empty answer and a note instead of ending the run.
     """
     started = time.perf_counter()
-    settings = challenge.settings()
+    settings = settings or challenge.settings()
+    codec = challenge.codec(settings)
     part, cases = _find_part(challenge, folder, part)
-    journal, notes = _answer(challenge, folder, out, cases, recipe or challenge.recipe, keep_going, progress)
+    if out.exists() and not out.is_dir():
+        raise DataError("this is a file: name a folder for the submission", file=out)
+    words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe or challenge.recipe)}
+    words |= {"settings": json.dumps(settings), "handlens": version("handlens")}
+    key = fingerprint(words.values(), folder, without=out)
+    context = Context(settings, partial(_training_truth, challenge, folder, settings))
+    journal = Journal(out, key)
+    rows, notes = _answer(challenge, cases, recipe or challenge.recipe, context, journal, keep_going, progress)
     submission = out / f"submission.{form}"
-    write_cells(submission, challenge.codec(settings), ((case.id, *journal.done[case.id]) for case in cases))
-    answers = require_submission(submission, challenge.codec(settings), cases)
+    write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
+    answers = require_submission(submission, codec, cases)
     truth = _truth_of(challenge, folder, part, settings)
     if truth and {case.id for case in truth.cases} != {case.id for case in cases}:
         notes.append("the truth is about other cases, so there is no score")
@@ -112,7 +140,9 @@ def solve(
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
     solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
-    write_text(out / "score.json", json.dumps(_score_page(challenge, solved), indent=1) + "\n")
+    page = {**_score_page(challenge, solved), **words, "settings": dict(settings), "data": key}
+    write_text(out / "score.json", json.dumps(page, indent=1) + "\n")
+    (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
     journal.remove()
     return solved
 
@@ -134,53 +164,45 @@ def _score_page(challenge: Challenge, solved: Solved) -> dict[str, Any]:
         page = score_json(challenge, solved.score)
     page["notes"] += solved.notes
     page |= {"valid": True, "submission": solved.submission.name, "count": solved.cases}
-    page |= {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3), "handlens": version("handlens")}
-    return page
+    return page | {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
 
 
 def _answer(
     challenge: Challenge,
-    folder: Path,
-    out: Path,
     cases: Sequence[Case],
     recipe: Recipe,
+    context: Context,
+    journal: Journal,
     keep_going: bool,
     progress: Progress | None,
-) -> tuple[Journal, list[str]]:
-    """The journal with a row for every case; those that it has already are not asked again."""
-    settings = challenge.settings()
-    train = _training_truth(challenge, folder, settings)
-    learned_from = train.cases if train else ()
-    key = fingerprint((challenge.name, version("handlens"), repr(recipe)), (*cases, *learned_from))
-    out.mkdir(parents=True, exist_ok=True)
-    journal = Journal(out, key)
-    notes: list[str] = []
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """A row for every case, and notes; cases that the journal has already are not asked again.
+
+    An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
+    """
+    codec = challenge.codec(context.settings)
     model: Model | None = None
+    unreadable: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
     try:
         for done, case in enumerate(cases):
             if progress:
                 progress(done, len(cases))
             if case.id in journal.done:
                 continue
-            model = model or recipe.prepare(train)
-            journal.add(case.id, _answer_case(challenge, model, case, keep_going, notes))
+            model = recipe.prepare(context) if model is None else model
+            try:
+                journal.add(case.id, codec.format(model(case), case))
+            except HandlensError as error:
+                if not keep_going:
+                    raise
+                unreadable[case.id] = codec.format(challenge.empty(case, context.settings), case)
+                notes.append(f"{case.id}: empty answer, because {error}")
         if progress:
             progress(len(cases), len(cases))
     finally:
         journal.close()
-    return journal, notes
-
-
-def _answer_case(challenge: Challenge, model: Model, case: Case, keep_going: bool, notes: list[str]) -> tuple[str, ...]:
-    settings = challenge.settings()
-    try:
-        answer = model(case)
-    except HandlensError as error:
-        if not keep_going:
-            raise
-        notes.append(f"{case.id}: empty answer, because {error}")
-        answer = challenge.empty(case, settings)
-    return challenge.codec(settings).format(answer, case)
+    return {**journal.done, **unreadable}, notes
 
 
 def _training_truth(challenge: Challenge, folder: Path, settings: Settings) -> Truth | None:
@@ -194,10 +216,17 @@ def _truth_of(challenge: Challenge, folder: Path, part: Part, settings: Settings
     return challenge.open_truth(place, settings) if place.is_dir() else None
 
 
-def _refuse_twice(cases: Sequence[Case], folder: Path) -> None:
+def _refuse_odd_ids(cases: Sequence[Case], folder: Path) -> None:
     seen: dict[str, Case] = {}
     for case in cases:
+        if not _is_text(case.id):
+            raise DataError(f"the name {case.path.name!a} is not UTF-8: rename it", file=folder)
         if case.id in seen:
             what = f"two cases are called {case.id} ({seen[case.id].path.name}, {case.path.name}): rename one"
             raise DataError(what, file=folder)
         seen[case.id] = case
+
+
+def _is_text(id: str) -> bool:
+    """False for the name of a file that is no UTF-8: it cannot be written to a submission."""
+    return id == id.encode("utf-8", "ignore").decode()

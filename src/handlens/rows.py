@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from handlens.errors import Problem
 
@@ -13,6 +15,9 @@ MAX_FILE_BYTES = 2 * 2**30
 
 BATCH_BYTES = 64 * 2**20
 """Text that is unpacked and parsed at a time."""
+
+MAX_FIELDS = 1_000
+"""Most fields in a row: a lesions table has eleven or twelve."""
 
 MAX_ROWS = 1_000_000
 """Most rows that are read: a hundred times the largest of the four test sets."""
@@ -55,13 +60,15 @@ def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
     With several `delimiters` the one that the header uses more often is taken. TableError where the file is no table.
     """
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise TableError("not a regular file: write the table to a file first")
         with path.open("rb") as stream:
             start = stream.read(4)
     except OSError as error:
         raise TableError(f"cannot be read ({error.strerror})") from None
-    if size > MAX_FILE_BYTES:
-        raise TableError(f"{size:,} bytes; the most is {MAX_FILE_BYTES:,}")
+    if status.st_size > MAX_FILE_BYTES:
+        raise TableError(f"{status.st_size:,} bytes; the most is {MAX_FILE_BYTES:,}")
     for magic, what in _NOT_CSV.items():
         if start.startswith(magic):
             raise TableError(f"this is {what}")
@@ -113,6 +120,8 @@ def split_records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[byt
             fields.append(field)
             if data[position : position + 1] != delimiter:
                 break
+            if len(fields) == MAX_FIELDS:
+                raise TableError(f"more than {MAX_FIELDS:,} fields", line)
             position += 1
         if position < size and data[position] not in b"\r\n":
             raise TableError("broken CSV: text follows a closing quote; quotes inside a cell are doubled", line)
@@ -143,6 +152,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
             size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
             if size > MAX_FILE_BYTES or file.metadata.num_rows > MAX_ROWS:
                 raise TableError(f"{file.metadata.num_rows:,} rows, {size:,} bytes unpacked; too large to be read")
+            _refuse_odd_columns(file.schema_arrow)
             yield Row(0, 0, tuple(file.schema_arrow.names))
             number = 0
             few = min(1024, max(1, BATCH_BYTES // max(size, 1)))  # a dictionary expands to `size` in every row
@@ -154,10 +164,19 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise TableError(f"broken Parquet file ({str(error).splitlines()[0]})") from None
 
 
+def _refuse_odd_columns(schema: Any) -> None:
+    """Text and numbers are read; dates, lists and the rest have no text of their own."""
+    import pyarrow.types as kinds
+
+    if len(schema) > MAX_FIELDS:
+        raise TableError(f"more than {MAX_FIELDS:,} columns")
+    for column in schema:
+        kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+        readable = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind)
+        if not (readable or kinds.is_integer(kind) or kinds.is_floating(kind)):
+            raise TableError(f"column {column.name} is of type {column.type}; expected text or numbers")
+
+
 def _as_text(value: object) -> str | None:
-    """Text as it is, numbers as Python writes them; a null or anything else has no text."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    return None
+    """Text as it is, numbers as Python writes them; a null has no text."""
+    return value if value is None or isinstance(value, str) else repr(value)

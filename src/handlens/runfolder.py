@@ -7,10 +7,9 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from handlens.files import write_text
-from handlens.types import Case
 
 JOURNAL = "answers.jsonl"
 
@@ -19,28 +18,29 @@ class Journal:
     """Answered cases in a file of JSON lines: a key first, then `[id, cell, ...]` for each case, each on disk at once.
 
     A file with another key (other data, other recipe) is begun anew; a line that was cut off by a kill is dropped.
+    Nothing is written before the first answer.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
         self.path = folder / JOURNAL
-        self.done: dict[str, tuple[str, ...]] = {}
-        lines = _whole_lines(self.path)
-        if not lines or lines[0] != {"key": key}:
-            lines = [{"key": key}]
-        for id, *cells in lines[1:]:
-            self.done[id] = tuple(cells)
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
-        self._stream = self.path.open("a", encoding="utf-8")
+        self.key = key
+        self.done = _read_done(self.path, key)
+        self._stream: IO[str] | None = None
 
     def add(self, id: str, cells: Iterable[str]) -> None:
         """Keep one answer; it is on disk when this returns."""
+        if self._stream is None:
+            lines = [{"key": self.key}, *([known, *texts] for known, texts in self.done.items())]
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+            self._stream = self.path.open("a", encoding="utf-8")
         self.done[id] = tuple(cells)
         self._stream.write(json.dumps([id, *self.done[id]]) + "\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def remove(self) -> None:
         """Forget it all, once the submission is written."""
@@ -48,29 +48,42 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
 
-def fingerprint(words: Iterable[str], cases: Iterable[Case]) -> str:
-    """A key that changes with any of the words, a case's id, or its file's size or time."""
-    digest = hashlib.sha256()
-    for word in words:
-        digest.update(f"{word}\n".encode())
-    for case in cases:
-        stat = case.path.stat() if case.path.exists() else None
-        digest.update(
-            f"{case.id} {stat and (stat.st_size, stat.st_mtime_ns)} {sorted(case.details.items())}\n".encode()
-        )
+def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
+    """A key that changes with any of the words, and with the name, size or time of any file in the folder.
+
+    `without` is left out: the run's own folder may lie inside.
+    """
+    digest = hashlib.sha256("\n".join(words).encode())
+    own = without.resolve()
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if Path(place, name).resolve() != own)
+        for name in sorted(names):
+            path = Path(place, name)
+            status = path.stat() if path.exists() else path.lstat()
+            digest.update(
+                f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode(errors="replace")
+            )
     return digest.hexdigest()
 
 
-def _whole_lines(path: Path) -> list[Any]:
-    """JSON lines up to the first that is damaged."""
-    lines: list[Any] = []
+def _read_done(path: Path, key: str) -> dict[str, tuple[str, ...]]:
+    """Answers of the file up to the first line that is damaged; none where the key is another."""
+    done: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
-        return lines
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
+        return done
+    first, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) or [""]
+    if _read_line(first) != {"key": key}:
+        return done
+    for text in lines:
+        row = _read_line(text)
+        if not (isinstance(row, list) and row and all(isinstance(cell, str) for cell in row)):
             break
-        if not text.endswith("\n"):
-            lines.pop()
-    return lines
+        done[row[0]] = tuple(row[1:])
+    return done
+
+
+def _read_line(text: str) -> object:
+    try:
+        return json.loads(text) if text.endswith("\n") else None
+    except ValueError:
+        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any, Literal
 from handlens.errors import DataError, Problem, SubmissionError, counted
 from handlens.files import replacing
 from handlens.rows import BATCH_BYTES, Row, TableError, read_rows
-from handlens.types import Answer, Case, Codec, Shape
+from handlens.runs import MAX_PIXELS, Runs, parse_pairs
+from handlens.types import Answer, Case, Codec, Shape, Truth
 
 Format = Literal["csv", "parquet"]
 
@@ -51,7 +51,7 @@ def require_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> dict[
     """The answers of a valid file; SubmissionError with every problem otherwise."""
     submission = read_submission(path, codec, cases)
     if submission.problems:
-        raise SubmissionError(path.name, submission.problems)
+        raise SubmissionError(path.name or str(path), submission.problems)
     return submission.answers
 
 
@@ -61,8 +61,9 @@ class _Reader:
     def __init__(self, codec: Codec, cases: Sequence[Case]) -> None:
         self.codec, self.cases = codec, cases
         self.known = {case.id: case for case in cases}
-        self.seen: dict[str, Row] = {}
-        self.strangers: set[str] = set()
+        self.cases_shown = f"{counted(len(self.known), 'case')} {_span(cases)}"
+        self.seen: dict[str, str] = {}  # id to the place of its row
+        self.strangers: list[str] = []
         self.waiting: list[tuple[Row, Case, tuple[str, ...]]] = []
         self.waiting_size = 0
         self.answers: dict[str, Answer] = {}
@@ -77,20 +78,19 @@ class _Reader:
         elif id_text is None:
             self.report(row, f"{noun} is missing or neither text nor number")
         elif id_text not in self.known:
-            self.strangers.add(id_text)
-            known = f"{counted(len(self.known), 'case')} {_span(self.cases)}"
-            self.report(row, f"{noun} {_short(id_text)} is not one of the {known}")
+            self.strangers.append(id_text)
+            self.report(row, f"{noun} {_short(id_text)} is not one of the {self.cases_shown}")
         elif id_text in self.seen:
-            self.report(row, f"{noun} {id_text} is there twice, first at {self.seen[id_text].place}")
+            self.report(row, f"{noun} {id_text} is there twice, first at {self.seen[id_text]}")
         elif len(row.cells) != len(self.codec.header):
-            self.seen[id_text] = row
+            self.seen[id_text] = row.place
             what = f"{counted(len(row.cells), 'field')}, the header has {len(self.codec.header)}"
             self.report(row, f"{what}; text with commas goes in double quotes", id_text)
         elif len(texts) != len(self.codec.columns):
-            self.seen[id_text] = row
+            self.seen[id_text] = row.place
             self.report(row, "a value is missing (null) or is neither text nor number", id_text)
         else:
-            self.seen[id_text] = row
+            self.seen[id_text] = row.place
             self.waiting.append((row, self.known[id_text], texts))
             self.waiting_size += sum(map(len, texts))
             if self.waiting_size > BATCH_BYTES:
@@ -118,24 +118,20 @@ class _Reader:
         return [problem for _, problem in sorted(self.found, key=lambda pair: pair[0])]
 
     def missing(self) -> list[Problem]:
-        """Cases without a row; a file that counts from 1 gets a hint."""
+        """Cases without a row, and the challenge's hint about the ids."""
         noun = self.codec.id_column
         missing = [Problem(f"no row for {noun} {_short(case.id)}") for case in self.cases if case.id not in self.seen]
-        if missing and _counts_from_one(self.strangers, self.cases):
-            missing.append(Problem(f"{noun} counts from 1 here, but ids start at 0"))
+        hint = self.codec.hint([*self.seen, *self.strangers], [case.id for case in self.cases]) if missing else ""
+        if hint:
+            missing.append(Problem(hint))
         return missing
 
 
 def _refuse_wrong_columns(header: Row, expected: tuple[str, ...]) -> None:
     found = tuple(_short(cell or "") for cell in header.cells)
     if found != expected:
-        raise TableError(f"the columns are {_listed(found)}; expected {_listed(expected)}", header.line)
-
-
-def _counts_from_one(strangers: set[str], cases: Sequence[Case]) -> bool:
-    """True where the unknown id is the one just past the last: 14 where the cases are 0 to 13."""
-    ids = [case.id for case in cases]
-    return ids == [str(number) for number in range(len(ids))] and strangers == {str(len(ids))}
+        advice = ": separate them with commas" if found[0].count(";") == len(expected) - 1 else ""
+        raise TableError(f"the columns are {_listed(found)}; expected {_listed(expected)}{advice}", header.line)
 
 
 def _is_utf8(text: str) -> bool:
@@ -161,7 +157,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _span(cases: Sequence[Case]) -> str:
-    ids = [case.id for case in cases]
+    ids = [_short(case.id) for case in cases]
     if not ids:
         return "(there are none)"
     return f"({', '.join(ids)})" if len(ids) <= 3 else f"({ids[0]} to {ids[-1]})"
@@ -194,15 +190,20 @@ def read_solutions(path: Path, *, id_column: str, answer_column: str) -> list[So
                 f"the columns are {_listed(names) or 'none'}; a solution has {id_column}, {answer_column}", 1
             )
         solutions = [_read_solution(row, names, id_column, answer_column) for row in rows]
+        _refuse_twice(solutions, id_column)
     except TableError as error:
         raise DataError(f"{error.problem}", file=path) from None
-    ids = [solution.id for solution in solutions]
-    if not ids:
+    if not solutions:
         raise DataError("no rows under the header", file=path)
-    if len(set(ids)) < len(ids):
-        twice = next(id for id in ids if ids.count(id) > 1)
-        raise DataError(f"{id_column} {_short(twice)} is there twice: every case has one row", file=path)
     return solutions
+
+
+def _refuse_twice(solutions: Sequence[Solution], id_column: str) -> None:
+    seen: set[str] = set()
+    for solution in solutions:
+        if solution.id in seen:
+            raise TableError(f"{id_column} {_short(solution.id)} is there twice: every case has one row", solution.line)
+        seen.add(solution.id)
 
 
 def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column: str) -> Solution:
@@ -212,22 +213,42 @@ def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column
     id_text, text = record[id_column], record[answer_column]
     if id_text is None or text is None:
         raise TableError("a value is missing", row.line)
-    shape = _read_shape(record.get("shape"))
-    if shape is None and (record.get("height") or "").isdigit() and (record.get("width") or "").isdigit():
-        shape = (int(record["height"] or 0), int(record["width"] or 0))
+    try:
+        shape = _read_shape(record.get("shape") or "", record.get("height") or "", record.get("width") or "")
+    except ValueError as error:
+        raise TableError(str(error), row.line) from None
     return Solution(row.line, id_text, text, shape)
 
 
-def _read_shape(text: str | None) -> Shape | None:
-    if not text or not text.lstrip().startswith("["):
+def _read_shape(text: str, height: str, width: str) -> Shape | None:
+    """`[H, W]`, or two columns; None where both are empty or the shape is a word such as `authentic`."""
+    if text.isalpha():
         return None
-    try:
-        value = json.loads(text)
-    except ValueError:
+    found = re.fullmatch(r" *[\[(] *([0-9]{1,9}) *, *([0-9]{1,9}) *(?:, *[0-9]{1,9} *)?[\])] *", text)
+    if text.strip() and not found:
+        raise ValueError(f"shape {_short(text)}; expected [height, width] or nothing")
+    numbers = found.groups() if found else (height.strip(), width.strip())
+    if not any(numbers):
         return None
-    if isinstance(value, list) and len(value) >= 2 and all(isinstance(n, int) and n > 0 for n in value[:2]):
-        return value[0], value[1]
-    return None
+    if not all(re.fullmatch(r"[0-9]{1,9}", number) for number in numbers):
+        raise ValueError(f"height {_short(numbers[0])}, width {_short(numbers[1])}; expected two whole numbers")
+    shape = int(numbers[0]), int(numbers[1])
+    if not 0 < shape[0] * shape[1] <= MAX_PIXELS:
+        raise ValueError(f"shape {shape[0]}x{shape[1]}; an image has 1 to {MAX_PIXELS:,} pixels")
+    return shape
+
+
+def open_pairs(path: Path, *, id_column: str, answer_column: str, shape: Shape | None) -> Truth:
+    """A solution file of `start length` pairs as truth; `shape` is that of every image without one."""
+    rows = {row.id: row for row in read_solutions(path, id_column=id_column, answer_column=answer_column)}
+
+    def read(case: Case) -> Runs:
+        try:
+            return parse_pairs(rows[case.id].text, pixels=case.pixels)
+        except ValueError as error:
+            raise DataError(f"line {rows[case.id].line}, {id_column} {case.id}: {error}", file=path) from None
+
+    return Truth(tuple(Case(row.id, path, row.shape or shape, group=row.id) for row in rows.values()), read)
 
 
 # --- writing ------------------------------------------------------------------------------------------------------

@@ -111,7 +111,8 @@ def swapped_answers_score_worse(world: World) -> None:
     mixed = dict(zip(perfect, [*list(perfect.values())[1:], next(iter(perfect.values()))], strict=True))
     best = world.challenge.score(perfect, world.truth, world.settings).value
     value = world.challenge.score(mixed, world.truth, world.settings).value
-    _demand(value <= best, f"answers given to the wrong cases score {value}, the truth {best}")
+    moved = any(_text(world, mixed, case) != _text(world, perfect, case) for case in world.cases)
+    _demand(value < best or not moved, f"answers given to the wrong cases score {value}, the truth {best}")
 
 
 def row_order_does_not_matter(world: World) -> None:
@@ -201,6 +202,10 @@ def _demand_refused(world: World, kind: str, line: int | None) -> None:
     except SubmissionError:
         return
     raise ContractError(f"{kind} is scored")
+
+
+def _text(world: World, answers: dict[str, Answer], case: Case) -> tuple[str, ...]:
+    return world.codec.format(answers[case.id], case)
 
 
 def _digest(folder: Path) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from handlens.errors import Problem
+from handlens.errors import HandlensError, Problem
 
 Answer = Any
 """What a model says about a case: runs, a tuple of runs, or probabilities. The challenge's codec knows."""
@@ -28,7 +28,8 @@ class Case:
     """One thing to answer about: an image, a fragment, a photograph.
 
     `shape` is (height, width), None where nothing says it. Cases with the same `group` show the same thing and
-    must stay on one side of a split. `details` are the challenge's own facts, such as a patient's age.
+    must stay on one side of a split. `details` are the challenge's own facts, such as a patient's age. `fault` says
+    what is wrong with the case's file where its header could not be read.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Case:
     shape: Shape | None = None
     group: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
 
     @property
     def pixels(self) -> int | None:
@@ -57,7 +59,8 @@ class Codec:
 
     `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names
     kinds of broken cells with an example of each: the contract test feeds every one of them. `numeric` columns are
-    numbers in Parquet. `parse_many` may do what `parse` does for many rows at once, where that is faster.
+    numbers in Parquet. `parse_many` may do what `parse` does for many rows at once, where that is faster. `hint` may
+    say what is odd about the ids of a file that is refused, given those and the expected ones.
     """
 
     id_column: str
@@ -67,6 +70,7 @@ class Codec:
     refused: Mapping[str, tuple[str, ...]]
     numeric: bool = False
     parse_many: Callable[[Sequence[tuple[str, ...]], Sequence[Case]], Sequence[Answer | ValueError]] | None = None
+    hint: Callable[[Sequence[str], Sequence[str]], str] = lambda _given, _expected: ""
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -112,17 +116,31 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice of this challenge alone: `--order columns` for cells. `kind` is used where `choices` is empty."""
+    """A choice of this challenge alone: `--order columns` for cells; `commands` are those that have it.
+
+    Without `choices` it is a number from 0 on.
+    """
 
     name: str
     help: str
     choices: tuple[str, ...] = ()
-    kind: type = str
     default: Any = None
+    commands: tuple[str, ...] = ("score",)
 
 
 Settings = Mapping[str, Any]
 """Option name to value, complete: every option of the challenge is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a recipe is told when it prepares a model.
+
+    `training` opens the labelled cases to learn from, None where there are none; not calling it costs nothing.
+    """
+
+    settings: Settings = field(default_factory=dict)
+    training: Callable[[], Truth | None] = lambda: None
 
 
 class Model(Protocol):
@@ -134,11 +152,16 @@ class Model(Protocol):
 class Recipe(Protocol):
     """How a challenge is solved: a frozen dataclass, its hyper-parameters as fields.
 
-    `prepare` gets the labelled training cases of the folder, or None where there are none, and returns the model.
     A model that learns from labels must not answer a training case with what it learned from that case's group.
     """
 
-    def prepare(self, train: Truth | None, /) -> Model: ...
+    def prepare(self, context: Context, /) -> Model: ...
+
+
+class WriteSample(Protocol):
+    """Writes made-up data in the true layout into an empty folder."""
+
+    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +194,7 @@ class Challenge:
     read_cases: Callable[[Path, Part], list[Case]]
     open_truth: Callable[[Path, Settings], Truth]
     inspect: Callable[[Path], Inventory]
-    write_sample: Callable[..., None]
+    write_sample: WriteSample
     sample_defaults: SampleDefaults
     codec: Callable[[Settings], Codec]
     score: Callable[[Mapping[str, Answer], Truth, Settings], Score]
@@ -186,10 +209,9 @@ class Challenge:
         unknown = sorted(set(given) - set(known))
         if unknown:
             have = ", ".join(known) or "none"
-            raise TypeError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
+            raise HandlensError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
         for option in self.options:
             if option.choices and given.get(option.name, option.default) not in option.choices:
-                raise ValueError(
-                    f"{option.name} is {given[option.name]!r}; expected one of {', '.join(option.choices)}"
-                )
+                expected = ", ".join(option.choices)
+                raise HandlensError(f"{option.name} is {given[option.name]!r}; expected one of {expected}")
         return {**known, **given}

@@ -59,7 +59,7 @@ def score(answers, truth, settings):
 class MeanRecipe:
     """Bright where the mean is above the middle."""
 
-    def prepare(self, train, /):
+    def prepare(self, context, /):
         return lambda case: "bright" if read_grey(case.path).mean() > 127 else "dark"
 
 

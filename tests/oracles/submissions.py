@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from decimal import Decimal, InvalidOperation
 
 
 def is_valid(data, header, shapes, cell_is_valid):
@@ -67,7 +68,11 @@ def lists_are_valid(cells, shape):
 def probabilities_are_valid(cells, shape):
     values = []
     for cell in cells:
-        if not re.fullmatch(r" *([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *", cell):
+        text = cell.strip(" ")
+        if not text or set(text) - set("0123456789.eE+-") or text.startswith("+"):
             return False
-        values.append(float(cell))
-    return all(0 <= value <= 1 for value in values) and abs(sum(values) - 1) <= 1e-3
+        try:
+            values.append(Decimal(text))
+        except InvalidOperation:
+            return False
+    return all(0 <= value <= 1 for value in values) and abs(sum(values) - 1) <= Decimal("0.001")

@@ -11,7 +11,7 @@ import pytest
 from handlens import images, metrics, runs
 from handlens.challenges.cells.recipe import RECIPE
 from handlens.challenges.cells.sample import write_sample
-from handlens.types import Case
+from handlens.types import Case, Context
 
 REAL = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "cells" / "train"
 
@@ -19,7 +19,7 @@ BYTE = npt.NDArray[np.uint8]
 
 
 def dice(picture: Path, mask: Path, *, empty_answer: bool = False) -> float:
-    answer = runs.EMPTY if empty_answer else RECIPE.prepare(None)(Case(picture.stem, picture))
+    answer = runs.EMPTY if empty_answer else RECIPE.prepare(Context())(Case(picture.stem, picture))
     truth = runs.encode(images.read_mask(mask), order="rows")
     return metrics.dice(metrics.compare(answer, truth), empty=1.0)
 
@@ -68,7 +68,7 @@ def test_it_finds_real_nuclei() -> None:
 def test_odd_pictures_get_an_answer_within_them(tmp_path: Path, picture: npt.NDArray[np.uint8]) -> None:
     path = tmp_path / "00.png"
     images.write_png(path, picture)
-    answer = RECIPE.prepare(None)(Case("0", path))
+    answer = RECIPE.prepare(Context())(Case("0", path))
     assert runs.decode(answer, picture.shape[:2], order="rows").shape == picture.shape[:2]
 
 
@@ -87,7 +87,7 @@ def test_the_answer_is_numbered_along_rows(tmp_path: Path) -> None:
     picture[10:20, 50:70] = (80, 50, 130)
     path = tmp_path / "00.png"
     images.write_png(path, picture)
-    answer = runs.decode(RECIPE.prepare(None)(Case("0", path)), (40, 80), order="rows")
+    answer = runs.decode(RECIPE.prepare(Context())(Case("0", path)), (40, 80), order="rows")
     assert answer[15, 60]
     assert not answer[30:].any()
     assert not answer[:, :40].any()

@@ -9,7 +9,7 @@ from handlens.challenges.forgery.sample import write_sample
 from handlens.images import write_png
 from handlens.metrics import matched_f1
 from handlens.runs import encode
-from handlens.types import Case
+from handlens.types import Case, Context
 
 
 def test_it_does_better_than_all_authentic(tmp_path):
@@ -36,13 +36,13 @@ def test_a_plain_copy_is_found_with_its_source(tmp_path, turn):
     write_png(tmp_path / "1.png", picture)
     true = np.zeros(picture.shape, bool)
     true[30:120, 40:130] = true[180:270, 280:370] = True
-    answer = RECIPE.prepare(None)(Case("1", tmp_path / "1.png", picture.shape))
+    answer = RECIPE.prepare(Context())(Case("1", tmp_path / "1.png", picture.shape))
     assert matched_f1(answer, [encode(true, order="columns")]) > 0.7
 
 
 def test_a_picture_without_a_copy_is_authentic(tmp_path):
     write_png(tmp_path / "1.png", texture(2))
-    assert RECIPE.prepare(None)(Case("1", tmp_path / "1.png")) == ()
+    assert RECIPE.prepare(Context())(Case("1", tmp_path / "1.png")) == ()
 
 
 ODD = {
@@ -58,4 +58,4 @@ ODD = {
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_pictures_are_authentic(tmp_path, kind):
     write_png(tmp_path / "1.png", ODD[kind])
-    assert RECIPE.prepare(None)(Case("1", tmp_path / "1.png")) == ()
+    assert RECIPE.prepare(Context())(Case("1", tmp_path / "1.png")) == ()

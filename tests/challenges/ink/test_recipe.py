@@ -13,7 +13,7 @@ from handlens.challenges.ink.sample import write_sample
 from handlens.images import write_png
 from handlens.metrics import compare, fbeta
 from handlens.runs import encode
-from handlens.types import Case
+from handlens.types import Case, Context
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_it_does_better_than_all_ink(folder, tmp_path):
 def test_the_answer_does_not_depend_on_the_band_height(folder):
     (name,) = [field.name for field in fields(RECIPE) if "band" in field.name]
     case = data.read_cases(folder, "test")[0]
-    answers = [replace(RECIPE, **{name: height}).prepare(None)(case) for height in (16, 64, 512)]
+    answers = [replace(RECIPE, **{name: height}).prepare(Context())(case) for height in (16, 64, 512)]
     for answer in answers[1:]:
         assert (answer.starts == answers[0].starts).all()
         assert (answer.lengths == answers[0].lengths).all()
@@ -52,8 +52,8 @@ def test_a_training_fragment_is_not_answered_from_its_own_label(folder):
         label = truth.read(other)
         return encode(np.zeros(other.shape, bool), order="rows") if other.id == case.id else label
 
-    honest = RECIPE.prepare(truth)(case)
-    misled = RECIPE.prepare(replace(truth, read=lying))(case)
+    honest = RECIPE.prepare(Context(training=lambda: truth))(case)
+    misled = RECIPE.prepare(Context(training=lambda: replace(truth, read=lying)))(case)
     assert (honest.starts == misled.starts).all()
     assert (honest.lengths == misled.lengths).all()
 
@@ -68,6 +68,6 @@ def test_odd_stacks_get_an_answer_that_is_not_empty(tmp_path, dtype, shape, flat
     for number, layer in enumerate(stack):
         tifffile.imwrite(tmp_path / "surface_volume" / f"{number:02d}.tif", layer)
     write_png(tmp_path / "mask.png", np.ones(shape[1:], bool))
-    answer = RECIPE.prepare(None)(Case("a", tmp_path, shape[1:]))
+    answer = RECIPE.prepare(Context())(Case("a", tmp_path, shape[1:]))
     assert answer.area >= 1
     assert answer.ends[-1] <= shape[1] * shape[2]

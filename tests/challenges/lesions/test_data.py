@@ -229,7 +229,7 @@ def test_names_and_litter(folder: Path) -> None:
         ("label", "", "unknown class ''"),
         ("Age", "121", "age 121 is out of range; expected 0 to 120"),
         ("Age", "-5", "age -5 is out of range; expected 0 to 120"),
-        ("Age", "inf", "age inf is out of range"),
+        ("Age", "inf", "age 'inf' is not a number"),
         ("Age", "old", "age 'old' is not a number"),
         ("Gender", "x", "gender 'x'; expected m, f, male, female or nothing"),
         ("Location", "elbow", "location 'elbow'; expected 1 to 7 or one of arm, feet"),

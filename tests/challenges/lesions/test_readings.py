@@ -9,6 +9,7 @@ from oracles import lesions as oracle
 import handlens
 from handlens.challenges.lesions import data, score
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.errors import HandlensError
 from handlens.images import write_png
 from handlens.types import Case, Truth
 
@@ -50,6 +51,9 @@ def test_reading_02_demographics_have_bounds_and_may_be_unknown():
         {"age": "121"},
         {"age": "-5"},
         {"age": "old"},
+        {"age": "6_0"},
+        {"age": "nan "},
+        {"age": "1e1"},
         {"gender": "x"},
         {"location": "8"},
         {"location": "nose"},
@@ -70,7 +74,7 @@ def test_reading_03_small_photographs_are_a_warning_and_no_problem(tmp_path):
 def test_reading_04_probabilities_are_valid():
     assert score.SUM_TOLERANCE == 1e-3
     rest = ("0",) * 8
-    for good in (("1", "0"), ("0.9995", "0"), ("1e0", "0.0009"), (".5", "0.5")):
+    for good in (("1", "0"), ("0.999", "0"), ("1", "0.001"), ("1e0", "0.0009"), (".5", "0.5"), ("1", "-0.0")):
         CODEC.parse((*good, *rest), CASE)
     for bad in (
         ("0.998", "0"),
@@ -131,7 +135,7 @@ def test_reading_10_efficiency_is_half_size_half_time_or_size_only():
         {"size_mb": -1.0, "time_ms": 3.0},
         {"size_mb": float("nan"), "time_ms": 3.0},
     ):
-        with pytest.raises(ValueError, match="needs both|expected"):
+        with pytest.raises(HandlensError, match="needs|expected"):
             score.score(answers, truth, {**SETTINGS, **wrong})
 
 

@@ -15,9 +15,13 @@ from handlens.challenges.lesions.sample import write_sample
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.errors import ModelError
 from handlens.images import write_png
-from handlens.types import Case, Truth
+from handlens.types import Case, Context, Model, Truth
 
 CLASSES = TAXONOMIES["ten"].classes
+
+
+def prepare(train: Truth | None, taxonomy: str = "ten") -> Model:
+    return RECIPE.prepare(Context({"taxonomy": taxonomy}, lambda: train))
 
 
 def truth_of(cases: list[Case], labels: list[str]) -> Truth:
@@ -74,7 +78,7 @@ def sound(answer: np.ndarray, classes: int = 10) -> bool:
 
 def test_it_does_better_than_the_commonest_class(sample: Path) -> None:
     cases, labels = read_part(sample / "train")
-    model = RECIPE.prepare(truth_of(cases, labels))
+    model = prepare(truth_of(cases, labels))
     with (sample / "truth" / "labels.csv").open(newline="") as stream:
         truth = {row["filename"]: row["label"] for row in csv.DictReader(stream)}
     asked, _ = read_part(sample / "test")
@@ -91,7 +95,7 @@ def test_a_training_case_is_not_answered_by_what_its_lesion_taught(tmp_path: Pat
     cases = pictures(tmp_path, 80)
     lots = np.random.default_rng(1).choice(["NV", "MEL"], 40)
     labels = [str(lots[index // 2]) for index in range(80)]
-    model = RECIPE.prepare(truth_of(cases, labels))
+    model = prepare(truth_of(cases, labels))
 
     def share_right(asked: list[Case]) -> float:
         said = [CLASSES[int(model(case).argmax())] for case in asked]
@@ -104,9 +108,9 @@ def test_a_training_case_is_not_answered_by_what_its_lesion_taught(tmp_path: Pat
 def test_the_same_training_gives_the_same_answers_in_any_order(tmp_path: Path) -> None:
     cases = pictures(tmp_path, 24)
     labels = [CLASSES[index // 2 % 3] for index in range(24)]
-    first = RECIPE.prepare(truth_of(cases, labels))
-    again = RECIPE.prepare(truth_of(cases, labels))
-    turned = RECIPE.prepare(truth_of(cases[::-1], labels[::-1]))
+    first = prepare(truth_of(cases, labels))
+    again = prepare(truth_of(cases, labels))
+    turned = prepare(truth_of(cases[::-1], labels[::-1]))
     for case in cases:
         np.testing.assert_array_equal(first(case), again(case))
         np.testing.assert_allclose(first(case), turned(case), atol=1e-3)
@@ -116,14 +120,14 @@ def test_the_same_training_gives_the_same_answers_in_any_order(tmp_path: Path) -
 @pytest.mark.parametrize("classes", [1, 2])
 def test_few_cases_are_enough_for_an_answer(tmp_path: Path, count: int, classes: int) -> None:
     cases = pictures(tmp_path, count)
-    model = RECIPE.prepare(truth_of(cases, [CLASSES[index % classes] for index in range(count)]))
+    model = prepare(truth_of(cases, [CLASSES[index % classes] for index in range(count)]))
     assert all(sound(model(case)) for case in cases)
     assert sound(model(replace(cases[0], id="new", group="new")))
 
 
 def test_a_class_never_seen_is_unlikely_but_not_impossible(tmp_path: Path) -> None:
     cases = pictures(tmp_path, 12)
-    model = RECIPE.prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
+    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
     answer = model(replace(cases[0], id="new", group="new"))
     assert 0 < answer[CLASSES.index("DF")] < 0.01
 
@@ -142,16 +146,16 @@ ODD = {
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_pictures_get_an_answer(tmp_path: Path, kind: str) -> None:
     cases = pictures(tmp_path, 12)
-    model = RECIPE.prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
+    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
     path = tmp_path / "odd.png"
     Image.fromarray(ODD[kind]).save(path)
     assert sound(model(Case("odd.png", path, details={"age": None, "gender": None, "location": None})))
-    assert sound(RECIPE.prepare(truth_of([Case("odd.png", path)], ["NV"]))(cases[0]))
+    assert sound(prepare(truth_of([Case("odd.png", path)], ["NV"]))(cases[0]))
 
 
 def test_demographics_change_the_answer(sample: Path) -> None:
     cases, labels = read_part(sample / "train")
-    model = RECIPE.prepare(truth_of(cases, labels))
+    model = prepare(truth_of(cases, labels))
     young = replace(cases[0], id="new", group="new", details={"age": 20.0, "gender": "f", "location": 6})
     old = replace(young, details={"age": 85.0, "gender": "m", "location": 5})
     assert model(old)[CLASSES.index("SCC")] > model(young)[CLASSES.index("SCC")]
@@ -167,7 +171,7 @@ def test_a_photograph_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     original = recipe.read_rgb
     monkeypatch.setattr(recipe, "read_rgb", counted)
-    model = RECIPE.prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL", "NV", "NV"]))
+    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL", "NV", "NV"]))
     for case in [*cases, *cases]:
         model(case)
     assert set(read.values()) == {1}
@@ -175,13 +179,13 @@ def test_a_photograph_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_later_edition_has_eleven_answers(tmp_path: Path) -> None:
     cases = pictures(tmp_path, 8)
-    model = replace(RECIPE, taxonomy="eleven").prepare(truth_of(cases, ["INF", "INF", "BKL", "BKL"] * 2))
+    model = prepare(truth_of(cases, ["INF", "INF", "BKL", "BKL"] * 2), taxonomy="eleven")
     assert sound(model(cases[0]), classes=11)
 
 
 def test_without_labels_it_says_what_to_do(tmp_path: Path) -> None:
     for train in (None, Truth((), lambda case: "")):
         with pytest.raises(ModelError, match=r"no labelled photographs to learn from: put them"):
-            RECIPE.prepare(train)
+            prepare(train)
     with pytest.raises(ModelError, match="'XX' is not one of AK, BCC"):
-        RECIPE.prepare(truth_of(pictures(tmp_path, 1), ["XX"]))
+        prepare(truth_of(pictures(tmp_path, 1), ["XX"]))

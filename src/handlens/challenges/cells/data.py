@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 from handlens.errors import DataError, Problem
-from handlens.images import find_shape, list_images, read_header, read_mask, shown
-from handlens.runs import Runs, encode, parse_pairs
-from handlens.table import read_solutions
+from handlens.images import list_images, picture_case, read_header, read_mask, shown
+from handlens.runs import Runs, encode
+from handlens.table import open_pairs
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 CONTEST_SHAPE: Shape = (1000, 1000)
@@ -29,13 +29,13 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     """The images of one part, in the order of their names; the shape of a damaged one is unknown."""
     root = _part_folder(folder, part)
     images = list_images(root / "im") if root else []
-    return [Case(case_id(path), path, find_shape(path), group=path.stem) for path in images]
+    return [picture_case(case_id(path), path) for path in images]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
     """Masks of a folder (`mask/`, `train/mask/`) or a solution file `img,pixels`."""
     if path.is_file():
-        return _open_solution(path)
+        return open_pairs(path, id_column="img", answer_column="pixels", shape=CONTEST_SHAPE)
     root = next((place for place in (path, path / "train") if (place / "mask").is_dir()), None)
     if root is None:
         raise DataError(
@@ -100,19 +100,6 @@ def _by_id(folder: Path) -> dict[str, Path]:
             raise DataError(f"{found[id].name} and {path.name} both have id {id}: rename one of them", file=folder)
         found[id] = path
     return found
-
-
-def _open_solution(path: Path) -> Truth:
-    solutions = {s.id: s for s in read_solutions(path, id_column="img", answer_column="pixels")}
-
-    def read(case: Case) -> Runs:
-        try:
-            return parse_pairs(solutions[case.id].text, pixels=case.pixels)
-        except ValueError as error:
-            raise DataError(f"line {solutions[case.id].line}, img {case.id}: {error}", file=path) from None
-
-    cases = (Case(s.id, path, s.shape or CONTEST_SHAPE, group=s.id) for s in solutions.values())
-    return Truth(tuple(cases), read)
 
 
 def _read_shapes(folder: Path, images: list[Path], problems: list[Problem]) -> dict[str, Shape]:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens import images, runs
-from handlens.types import Case, Model, Truth
+from handlens.challenges.cells.score import ORDER
+from handlens.types import Case, Context, Model
 
 FloatImage = npt.NDArray[np.float32]
 ByteImage = npt.NDArray[np.uint8]
@@ -51,12 +52,12 @@ class OtsuRecipe:
     opening: int = 7
     smallest: int = 80
 
-    def prepare(self, train: Truth | None, /) -> Model:  # noqa: ARG002  labels are not used, see above
+    def prepare(self, _context: Context, /) -> Model:
         """A model that needs no training."""
         return self._answer
 
     def _answer(self, case: Case, /) -> runs.Runs:
-        return runs.encode(self.segment(images.read_rgb(case.path)), order="rows")
+        return runs.encode(self.segment(images.read_rgb(case.path)), order=ORDER)
 
     def segment(self, picture: ByteImage) -> npt.NDArray[np.bool_]:
         """The nuclei of an (H, W, 3) RGB picture as an (H, W) mask; a picture without contrast has none."""

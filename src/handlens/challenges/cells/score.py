@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from handlens.metrics import compare, dice
@@ -18,6 +18,9 @@ ORDER: Order = "rows"
 
 MUCH_HIGHER = 0.1
 """How much better the transposed reading must score before we speak of it."""
+
+MAX_TRANSPOSED = 100_000_000
+"""Largest image, in pixels, that is turned to see whether the hint applies: a hundred times the contest's."""
 
 OPTIONS = (Option("order", "How pixels are numbered.", choices=get_args(Order), default=ORDER),)
 
@@ -42,6 +45,7 @@ def codec(settings: Settings) -> Codec:
             "not a number": ("nan",),
             "JSON list": ("[1, 1]",),
         },
+        hint=_hint_about_ids,
     )
 
 
@@ -74,9 +78,19 @@ def _parse(cells: tuple[str, ...], case: Case) -> Runs:
 
 def _transposed(runs: Runs, case: Case, order: Order) -> Runs:
     """The same text read in the other order."""
-    if not len(runs.starts) or case.shape is None:
+    if not len(runs.starts) or case.shape is None or (case.pixels or 0) > MAX_TRANSPOSED:
         return runs
     return encode(decode(runs, case.shape, order="columns" if order == "rows" else "rows"), order=order)
+
+
+def _hint_about_ids(given: Sequence[str], expected: Sequence[str]) -> str:
+    """The two usual mistakes: counting from 1, and the file name's zeros."""
+    if not all(id.isascii() and id.isdigit() for id in (*given, *expected)):
+        return ""
+    ours, theirs = sorted(map(int, expected)), sorted(map(int, given))
+    if theirs == [number + 1 for number in ours]:
+        return f"img counts from {theirs[0]} here, but ids start at {ours[0]}"
+    return "img is a plain number: 00.png is img 0, not 00" if theirs == ours else ""
 
 
 def _hint(order: Order, other: float) -> str:

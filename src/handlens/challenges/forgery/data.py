@@ -11,7 +11,7 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem
-from handlens.images import find_shape, list_images, read_header, read_npy, read_npy_header, shown
+from handlens.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
 from handlens.runs import encode
 from handlens.table import read_solutions
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
@@ -29,11 +29,11 @@ class _Source:
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The images of one part; a folder of pictures alone is a test part. The shape of a damaged one is unknown."""
+    """The images of one part; a folder of pictures alone is a test part."""
     if part == "train":
         return [case for case, _ in _labelled(folder)]
     return [
-        Case(path.stem, path, find_shape(path), group=path.stem)
+        picture_case(path.stem, path)
         for source in _sources(folder)
         if source.kind == "test"
         for path in list_images(source.images)
@@ -68,17 +68,18 @@ def inspect(folder: Path) -> Inventory:
     for source in _sources(folder):
         images = list_images(source.images)
         facts[source.kind] = f"{len(images):,} images"
-        shapes: dict[str, Shape] = {}
+        shapes: dict[str, Shape | None] = {}
         for path in images:
             if (stem := path.stem) in shapes:
                 problems.append(Problem(f"a second image with case_id {stem}: rename one", file=_inside(path, folder)))
+            shapes.setdefault(stem, None)
             try:
                 shape = read_header(path).shape
-                sizes[shown(shape)] += 1
             except DataError as error:
-                shape = (0, 0)
                 problems.append(error.problem(folder))
-            shapes.setdefault(stem, shape)
+                continue
+            shapes[stem] = shapes[stem] or shape
+            sizes[shown(shape)] += 1
         if source.masks:
             instances += _inspect_masks(folder, source.masks, shapes, problems)
     if not sizes and not problems:
@@ -149,7 +150,7 @@ def _refuse_wrong_mask(
         raise DataError("a mask without instances: an image without forgery belongs in authentic/", file=path)
 
 
-def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape], problems: list[Problem]) -> Counter[int]:
+def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], problems: list[Problem]) -> Counter[int]:
     instances: Counter[int] = Counter()
     files = {path.stem: path for path in sorted(masks.glob("*.npy")) if not path.name.startswith(".")}
     problems += [
@@ -162,7 +163,7 @@ def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape], problems
             continue
         try:
             shape, dtype = read_npy_header(path)
-            if shapes[stem] != (0, 0):
+            if shapes[stem]:
                 _refuse_wrong_mask(path, shape, dtype, shapes[stem])
             instances[shape[0]] += 1
         except DataError as error:

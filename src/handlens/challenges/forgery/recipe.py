@@ -22,9 +22,10 @@ from handlens.challenges.forgery.evidence import (
     resize,
     round_out,
 )
+from handlens.challenges.forgery.score import ORDER
 from handlens.images import read_image
 from handlens.runs import Runs, encode
-from handlens.types import Case, Model, Shape, Truth
+from handlens.types import Case, Context, Model, Shape
 
 FloatArray = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float64]
@@ -96,7 +97,7 @@ class SelfMatching:
     smallest: int = 300
     """Fewest pixels of a region that is answered."""
 
-    def prepare(self, _train: Truth | None, /) -> Model:
+    def prepare(self, _context: Context, /) -> Model:
         """Nothing is learned: the model is this recipe's `answer`."""
         return self.answer
 
@@ -110,7 +111,7 @@ class SelfMatching:
             return ()
         picture, marks, shape = opened
         masks = [resize(mask, shape) for mask in join_shared(list(self._find(picture, marks)))]
-        return tuple(encode(mask, order="columns") for mask in masks if mask.any())
+        return tuple(encode(mask, order=ORDER) for mask in masks if mask.any())
 
     # --- the picture ------------------------------------------------------------------------------------------
 

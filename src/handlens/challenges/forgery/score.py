@@ -106,5 +106,5 @@ def _parse_word(text: str) -> Instances | ValueError | None:
     if not text.strip():
         return ValueError(f"an empty cell: write {AUTHENTIC}, or a list [start, length, ...] for each instance")
     if text[:20].strip().lower() == AUTHENTIC:
-        return ValueError(f"{text!r}: the word is {AUTHENTIC}, in small letters and without spaces")
+        return ValueError(f"{text[:20]!r}: the word is {AUTHENTIC}, in small letters and without spaces")
     return None

@@ -10,8 +10,8 @@ from handlens import volumes
 from handlens.challenges.ink.score import ORDER
 from handlens.errors import DataError, Problem
 from handlens.images import list_images, read_header, read_mask, shown
-from handlens.runs import Runs, encode, parse_pairs
-from handlens.table import read_solutions
+from handlens.runs import Runs, encode
+from handlens.table import open_pairs
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 VOLUME = "surface_volume"
@@ -21,13 +21,13 @@ MASK = "mask.png"
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
     """The fragments of one part, in the order of their names; the shape of a damaged one is unknown."""
-    return [_case(fragment, _find_shape(fragment)) for fragment in _fragments(folder, part)]
+    return [_case(fragment) for fragment in _fragments(folder, part)]
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
     """Labels of a folder (`<id>/inklabels.png`, also under `train/`) or a solution file `Id,Predicted`."""
     if path.is_file():
-        return _open_solution(path)
+        return open_pairs(path, id_column="Id", answer_column="Predicted", shape=None)
     fragments = {_name(fragment): fragment for fragment in _fragments(path, "train") if (fragment / LABEL).is_file()}
     if not fragments:
         raise DataError(
@@ -41,7 +41,8 @@ def open_truth(path: Path, settings: Settings) -> Truth:
             raise DataError(f"the label is {shown(mask.shape)}, its fragment {shown(case.shape or ())}", file=label)
         return encode(mask, order=ORDER)
 
-    return Truth(tuple(_case(fragment, _read_shape(fragment)) for fragment in fragments.values()), read)
+    cases = (Case(name, fragment, _read_shape(fragment), group=name) for name, fragment in fragments.items())
+    return Truth(tuple(cases), read)
 
 
 def inspect(folder: Path) -> Inventory:
@@ -85,15 +86,12 @@ def _name(fragment: Path) -> str:
     return Path(os.path.abspath(fragment)).name
 
 
-def _case(fragment: Path, shape: Shape | None) -> Case:
-    return Case(_name(fragment), fragment, shape, group=_name(fragment))
-
-
-def _find_shape(fragment: Path) -> Shape | None:
+def _case(fragment: Path) -> Case:
+    name = _name(fragment)
     try:
-        return _read_shape(fragment)
-    except DataError:
-        return None
+        return Case(name, fragment, _read_shape(fragment), group=name)
+    except DataError as error:
+        return Case(name, fragment, group=name, fault=str(error))
 
 
 def _read_shape(fragment: Path) -> Shape:
@@ -102,18 +100,6 @@ def _read_shape(fragment: Path) -> Shape:
         if (fragment / name).is_file():
             return read_header(fragment / name).shape
     return volumes.open_stack(fragment / VOLUME).shape
-
-
-def _open_solution(path: Path) -> Truth:
-    solutions = {s.id: s for s in read_solutions(path, id_column="Id", answer_column="Predicted")}
-
-    def read(case: Case) -> Runs:
-        try:
-            return parse_pairs(solutions[case.id].text, pixels=case.pixels)
-        except ValueError as error:
-            raise DataError(f"line {solutions[case.id].line}, Id {case.id}: {error}", file=path) from None
-
-    return Truth(tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions.values()), read)
 
 
 def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:

@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens import volumes
+from handlens.challenges.ink.data import MASK, VOLUME
+from handlens.challenges.ink.score import BETA, ORDER
 from handlens.errors import DataError
 from handlens.images import read_mask, shown
 from handlens.metrics import Counts, fbeta
 from handlens.runs import Runs, decode, encode
-from handlens.types import Case, Shape, Truth
+from handlens.types import Case, Context, Shape, Truth
 
 Map = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -71,8 +73,9 @@ class PooledStatistics:
     band: int = 512
     """Rows of a slice in memory at once: a few hundred megabytes for the widest real fragment."""
 
-    def prepare(self, train: Truth | None, /) -> InkModel:
+    def prepare(self, context: Context, /) -> InkModel:
         """Learn from labelled fragments; a training fragment is answered with what the others taught."""
+        train = context.training()
         fixed = Choice(np.array(self.default, np.float64), self.side, self.smooth, self.quantile)
         lessons = [self._study(case, train) for case in train.cases] if train else []
         groups = sorted({lesson.group for lesson in lessons})
@@ -81,7 +84,7 @@ class PooledStatistics:
 
     def _study(self, case: Case, train: Truth) -> Lesson:
         reduced = reduce_fragment(case.path, band=self.band)
-        label = decode(train.read(case), reduced.shape, order="rows")
+        label = decode(train.read(case), reduced.shape, order=ORDER)
         layers = {side: take_layers(reduced, side, self.offsets) for side in SIDES}
         return Lesson(_group(case), layers, reduced.inside, _to_blocks(label, reduced.block))
 
@@ -118,7 +121,7 @@ class InkModel:
         reduced = reduce_fragment(case.path, band=self.recipe.band)
         features = pool(take_layers(reduced, choice.side, self.recipe.offsets), reduced.inside, choice.smooth)
         answer = _to_pixels(_combine(features, choice), reduced, choice.quantile, self.recipe.smallest)
-        return encode(answer, order="rows")
+        return encode(answer, order=ORDER)
 
 
 RECIPE = PooledStatistics()
@@ -159,8 +162,8 @@ def reduce_fragment(folder: Path, *, band: int) -> Reduced:
     """Stream a fragment's stack, slice by slice and band by band, into block means."""
     import cv2
 
-    stack = volumes.open_stack(folder / "surface_volume")
-    mask = _read_mask(folder / "mask.png", stack.shape)
+    stack = volumes.open_stack(folder / VOLUME)
+    mask = _read_mask(folder / MASK, stack.shape)
     block = int(np.clip(round(min(stack.shape) / 128), 1, 16))
     rows, columns = (-(-side // block) for side in stack.shape)
     planes = np.empty((KINDS, stack.depth, rows, columns), np.float32)
@@ -298,7 +301,7 @@ def _rate(features: Map, lesson: Lesson, choice: Choice) -> float:
     score, ink = _combine(features, choice)[inside], lesson.ink[inside]
     said = score > np.quantile(score, choice.quantile)
     tp, area = int(ink[said].sum()), int(ink.sum())
-    return fbeta(Counts(tp, int(said.sum()) - tp, area - tp), beta=0.5, empty=0.0)
+    return fbeta(Counts(tp, int(said.sum()) - tp, area - tp), beta=BETA, empty=0.0)
 
 
 def _to_pixels(score: Map, reduced: Reduced, quantile: float, smallest: int) -> Mask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -153,10 +154,9 @@ def read_demographics(texts: Mapping[str, str]) -> dict[str, float | str | int |
 def _read_age(text: str) -> float | None:
     if text.lower() in _UNKNOWN:
         return None
-    try:
-        age = float(text)
-    except ValueError:
-        raise ValueError(f"age {text!r} is not a number; leave it empty where unknown") from None
+    if not re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{0,9})?", text):
+        raise ValueError(f"age {text[:20]!r} is not a number; leave it empty where unknown")
+    age = float(text)
     if not 0 <= age <= MAX_AGE:
         raise ValueError(f"age {text} is out of range; expected 0 to {MAX_AGE}")
     return age

@@ -14,7 +14,7 @@ from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.errors import ModelError
 from handlens.images import read_rgb
 from handlens.splits import fold_of
-from handlens.types import Case, Model, Truth
+from handlens.types import Case, Context, Model
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -32,7 +32,6 @@ YELLOW_BINS = np.linspace(-30, 50, 11)
 class PlainRecipe:
     """Logistic regression on measured features, five folds apart by lesion.
 
-    taxonomy    the classes, by the name of their table
     side        photographs are measured at side x side pixels: enough for colours, outline and coarse texture
     folds       a training case is answered by the one fold that did not see its lesion
     penalty     weight of the squared coefficients against the mean loss per case; flat from 0.005 to 0.03
@@ -43,7 +42,6 @@ class PlainRecipe:
     seed        which lesions go into which fold
     """
 
-    taxonomy: str = "ten"
     side: int = 64
     folds: int = 5
     penalty: float = 1e-2
@@ -52,13 +50,14 @@ class PlainRecipe:
     rounds: int = 300
     seed: int = 0
 
-    def prepare(self, train: Truth | None, /) -> Model:
+    def prepare(self, context: Context, /) -> Model:
+        train = context.training()
         if train is None or not train.cases:
             raise ModelError(
                 "there are no labelled photographs to learn from: "
                 "put them and their labels.csv under train/, or predict with a trained model"
             )
-        classes = TAXONOMIES[self.taxonomy].classes
+        classes = TAXONOMIES[context.settings["taxonomy"]].classes
         labels = np.array([_class_number(train.read(case), case, classes) for case in train.cases])
         groups = [_group(case) for case in train.cases]
         folds = min(self.folds, len(set(groups)))
@@ -66,12 +65,12 @@ class PlainRecipe:
         measured: dict[Path, Floats] = {}
         features = np.stack([_features(case, self.side, measured) for case in train.cases])
         held = np.array(numbers)
-        models = tuple(self._fit(features[held != fold], labels[held != fold]) for fold in range(folds))
+        apart = [held != fold for fold in range(folds)]
+        models = tuple(self._fit(features[seen], labels[seen], len(classes)) for seen in apart)
         return _FoldModels(models, dict(zip(groups, numbers, strict=True)), self.side, measured)
 
-    def _fit(self, features: Floats, labels: npt.NDArray[np.int64]) -> _Logistic:
-        """Coefficients of the classes that occur; without any case every class is as likely as the next."""
-        count = len(TAXONOMIES[self.taxonomy].classes)
+    def _fit(self, features: Floats, labels: npt.NDArray[np.int64], count: int) -> _Logistic:
+        """Coefficients of the classes that occur; without any case every one of `count` is as likely as the next."""
         if not len(labels):
             return _Logistic(np.zeros(1), np.ones(1), np.zeros((2, count)), np.arange(count), count, self.floor)
         present, codes = np.unique(labels, return_inverse=True)

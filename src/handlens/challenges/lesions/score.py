@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
+from handlens.errors import HandlensError
 from handlens.metrics import Counts, class_f1
 from handlens.types import Case, CaseScore, Codec, Option, Score, Settings, Truth
 
@@ -19,19 +20,34 @@ SUM_TOLERANCE = 1e-3
 FREE_MIB, MAX_MIB = 50.0, 150.0
 """Model size that costs nothing, and the size that costs everything; linear between."""
 
+_ROUNDING = 1e-9
+"""Error of adding floats, so that a sum of just 0.999 counts as within 0.001."""
+
 PREDICTION_SHARE, EFFICIENCY_SHARE = 0.9, 0.1
 
 OPTIONS = (
     Option(
-        "taxonomy", "The contest's ten classes, or the eleven of its later edition.", tuple(TAXONOMIES), default="ten"
+        "taxonomy",
+        "The contest's ten classes, or the eleven of its later edition.",
+        choices=tuple(TAXONOMIES),
+        default="ten",
+        commands=("check", "score", "solve"),
     ),
-    Option("size_mb", "Size of the model file in MiB; with the time it gives the final score.", kind=float),
-    Option("time_ms", "Milliseconds for one image on one CPU thread.", kind=float),
-    Option("efficiency", "Size and time, or the size alone.", ("size-and-time", "size-only"), default="size-and-time"),
+    Option("size_mb", "Size of the model file in MiB; with the time it gives the final score."),
+    Option("time_ms", "Milliseconds for one image on one CPU thread."),
+    Option(
+        "efficiency",
+        "Size and time, or the size alone.",
+        choices=("size-and-time", "size-only"),
+        default="size-and-time",
+    ),
 )
 
 Probabilities = npt.NDArray[np.float64]
-_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+MAX_NUMBER_LENGTH = 400
+"""Longest number that is looked at: a float has at most 1,075 decimals, and nobody writes a third of them."""
+
+_NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def codec(settings: Settings) -> Codec:
@@ -131,24 +147,26 @@ def _efficiency(settings: Settings) -> float | None:
     size, time = settings["size_mb"], settings["time_ms"]
     for name, value in (("size_mb", size), ("time_ms", time)):
         if value is not None and not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} is {value}; expected a number from 0 on")
+            raise HandlensError(f"{name} is {value}; expected a number from 0 on")
     if settings["efficiency"] == "size-only":
-        return None if size is None else efficiency(size, None, field=())
+        if size is None:
+            raise HandlensError("--efficiency size-only needs --size-mb")
+        return efficiency(size, None, field=())
     if (size is None) != (time is None):
-        raise ValueError("the final score needs both --size-mb and --time-ms, or --efficiency size-only")
+        raise HandlensError("the final score needs both --size-mb and --time-ms, or --efficiency size-only")
     return None if size is None or time is None else efficiency(size, time, field=(time,))
 
 
 def _parse(cells: tuple[str, ...], taxonomy: Taxonomy) -> Probabilities:
     for name, text in zip(taxonomy.classes, cells, strict=True):
-        if not _NUMBER.fullmatch(text.strip(" ")):
+        if len(text) > MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(text.strip(" ")):
             raise ValueError(f"{name} is {text[:20]!r}; expected a number from 0 to 1")
     values = np.array([float(text) for text in cells])
-    if (values > 1).any():
-        worst = int(values.argmax())
-        raise ValueError(f"{taxonomy.classes[worst]} is {cells[worst][:20]}; expected a number from 0 to 1")
+    for name, text, value in zip(taxonomy.classes, cells, values, strict=True):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} is {text[:20]}; expected a number from 0 to 1")
     total = math.fsum(values)
-    if abs(total - 1) > SUM_TOLERANCE:
+    if abs(total - 1) > SUM_TOLERANCE + _ROUNDING:
         raise ValueError(f"the probabilities sum to {total:.6g}; expected 1 within {SUM_TOLERANCE}")
     return values
 
