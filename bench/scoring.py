@@ -99,7 +99,7 @@ def measure_of1() -> tuple[float, float, str]:
 def measure_fragment(folder: Path) -> tuple[float, float, str]:
     random = np.random.default_rng(2)
     shape = (8181, 6330)
-    true = blobs(shape, 1500, 110, random)
+    true = blobs(shape, 1600, 90, random)
     said = np.roll(true, (9, 9), (0, 1))
     texts = [format_pairs(encode(mask, order="rows")) for mask in (said, true)]
     runs = texts[0].count(" ") // 2 + 1
