@@ -133,7 +133,7 @@ class _Moody:
         ("the_empty_answer_is_valid", _refusing),
         ("swapped_answers_score_worse", _generous),
         ("parquet_equals_csv", _numeric),
-        ("solving_gives_a_valid_submission", lambda challenge: replace(challenge, recipe=_Moody())),
+        ("solving_gives_a_valid_submission", lambda challenge: replace(challenge, recipe=_Moody)),
     ],
 )
 def test_the_contract_can_fail(cells, tmp_path, promise, breakage):

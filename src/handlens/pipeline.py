@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +116,21 @@ def solve(
     Stopped at any moment and called again, it goes on where it stopped. With `keep_going` a case that cannot be
     read gets the empty answer and a note instead of ending the run.
     """
+    from importlib.metadata import version
+
     started = time.perf_counter()
     settings = settings or challenge.settings()
+    recipe = recipe or challenge.recipe()
     codec = challenge.codec(settings)
     part, cases = _find_part(challenge, folder, part)
     if out.exists() and not out.is_dir():
         raise DataError("this is a file: name a folder for the submission", file=out)
-    words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe or challenge.recipe)}
+    words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe)}
     words |= {"settings": json.dumps(settings), "handlens": version("handlens")}
     key = fingerprint(words.values(), folder, without=out)
     context = Context(settings, partial(_training_truth, challenge, folder, settings))
     journal = Journal(out, key)
-    rows, notes = _answer(challenge, cases, recipe or challenge.recipe, context, journal, keep_going, progress)
+    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, progress)
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)

@@ -184,6 +184,7 @@ class Challenge:
     score        the exact score of parsed answers, one for every case of the truth
     perfect      the answer that a label asks for
     empty        the answer of someone who saw nothing
+    recipe       makes the recipe that `solve` uses
     """
 
     name: str
@@ -200,7 +201,7 @@ class Challenge:
     score: Callable[[Mapping[str, Answer], Truth, Settings], Score]
     perfect: Callable[[Label, Case, Settings], Answer]
     empty: Callable[[Case, Settings], Answer]
-    recipe: Recipe
+    recipe: Callable[[], Recipe]
     options: Sequence[Option] = ()
 
     def settings(self, **given: Any) -> dict[str, Any]:

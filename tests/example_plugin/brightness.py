@@ -78,5 +78,5 @@ CHALLENGE = Challenge(
     score=score,
     perfect=lambda label, case, settings: label,
     empty=lambda case, settings: "dark",
-    recipe=MeanRecipe(),
+    recipe=MeanRecipe,
 )

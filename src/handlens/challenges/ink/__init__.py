@@ -2,8 +2,21 @@
 
 from pathlib import Path
 
-from handlens.challenges.ink import data, recipe, sample, score
-from handlens.types import Challenge, SampleDefaults
+from handlens.challenges.ink import data, score
+from handlens.types import Challenge, Recipe, SampleDefaults
+
+
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int) -> None:
+    from handlens.challenges.ink import sample  # not needed for scoring
+
+    sample.write_sample(folder, seed=seed, cases=cases, size=size)
+
+
+def make_recipe() -> Recipe:
+    from handlens.challenges.ink import recipe  # not needed for scoring
+
+    return recipe.RECIPE
+
 
 CHALLENGE = Challenge(
     name="ink",
@@ -14,12 +27,12 @@ CHALLENGE = Challenge(
     read_cases=data.read_cases,
     open_truth=data.open_truth,
     inspect=data.inspect,
-    write_sample=sample.write_sample,
+    write_sample=write_sample,
     sample_defaults=SampleDefaults(cases=2, size=256),
     codec=score.codec,
     score=score.score,
     perfect=score.perfect,
     empty=score.empty,
-    recipe=recipe.RECIPE,
+    recipe=make_recipe,
     options=score.OPTIONS,
 )
