@@ -7,8 +7,8 @@ rightly called authentic is worth 1, a false alarm 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,17 @@ from handlens.challenges.forgery.evidence import (
     resize,
     round_out,
 )
+from handlens.challenges.forgery.objects import ObjectMatching
 from handlens.challenges.forgery.score import ORDER
 from handlens.images import read_image
 from handlens.runs import Runs, encode
-from handlens.types import Case, Context, Model, Shape
+from handlens.types import Case, Context, Model
 
 FloatArray = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float64]
 ByteArray = npt.NDArray[np.uint8]
 BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
 IntArray = npt.NDArray[np.int64]
 
 BLOCK = 1_000
@@ -96,6 +98,10 @@ class SelfMatching:
     """Mean correlation a whole region must reach."""
     smallest: int = 300
     """Fewest pixels of a region that is answered."""
+    objects: ObjectMatching = field(default_factory=ObjectMatching)
+    """What looks for copies too small and smooth for key points."""
+    object_side: int = 1600
+    """Longer side of the picture in which objects are compared; smaller pictures are not enlarged."""
 
     def prepare(self, _context: Context, /) -> Model:
         """Nothing is learned: the model is this recipe's `answer`."""
@@ -106,39 +112,39 @@ class SelfMatching:
         import cv2
 
         cv2.setRNGSeed(0)  # the same case gets the same answer, whatever was answered before
-        opened = self._open(case.path)
-        if opened is None:
-            return ()
-        picture, marks, shape = opened
-        masks = [resize(mask, shape) for mask in join_shared(list(self._find(picture, marks)))]
-        return tuple(encode(mask, order=ORDER) for mask in masks if mask.any())
+        picture = read_image(case.path)
+        shape = (picture.shape[0], picture.shape[1])
+        masks = [resize(mask, shape) for mask in self._find_regions(picture)]
+        masks += [resize(mask, shape) for mask in self._find_objects(picture)]
+        return tuple(encode(mask, order=ORDER) for mask in join_shared(masks) if mask.any())
+
+    def _find_regions(self, picture: AnyArray) -> list[BoolArray]:
+        opened = self._open(picture)
+        return join_shared(list(self._find(*opened))) if opened else []
+
+    def _find_objects(self, picture: AnyArray) -> list[BoolArray]:
+        factor = min(1.0, self.object_side / max(picture.shape[:2]))
+        grey = _to_grey(picture, factor)
+        marks = find_marks(grey, _white(picture), max(grey.shape) // 16)
+        return self.objects.find(grey, marks)
 
     # --- the picture ------------------------------------------------------------------------------------------
 
-    def _open(self, path: Path) -> tuple[ByteArray, BoolArray, Shape] | None:
-        """The picture grey, stretched and at working size, its marks, and its true shape; None where it is flat."""
+    def _open(self, picture: AnyArray) -> tuple[ByteArray, BoolArray] | None:
+        """The picture grey, stretched and at working size, and its marks; None where it is tiny or flat."""
         import cv2
 
-        picture = read_image(path)
-        shape = (picture.shape[0], picture.shape[1])
-        factor = min(self.working_side / max(shape), self.enlargement)
-        size = (max(1, round(shape[1] * factor)), max(1, round(shape[0] * factor)))
-        if min(size) < 4 * self.window:
+        factor = min(self.working_side / max(picture.shape[:2]), self.enlargement)
+        if min(picture.shape[:2]) * factor < 4 * self.window:
             return None
-        if factor < 1:  # first: a large picture in floats would fill the memory
-            picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
-        grey = picture.astype(np.float32)
-        if grey.ndim == 3:
-            grey = grey[:, :, :3] @ np.array([0.299, 0.587, 0.114], np.float32)
-        if factor > 1:
-            grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_CUBIC), np.float32)
+        grey = _to_grey(picture, factor)
         low, high = np.percentile(grey, [0.5, 99.8])
         if high - low < 2:  # not two grey levels: rounding errors, nothing to see
             return None
-        marks = find_marks(grey, 255.0 if picture.dtype == np.uint8 else 65535.0, self.working_side // 16)
+        marks = find_marks(grey, _white(picture), self.working_side // 16)
         stretched = np.clip((grey - low) * (255 / (high - low)), 0, 255)
         smooth = cv2.GaussianBlur(stretched.astype(np.float32), (0, 0), self.smoothing)
-        return np.asarray(smooth, np.uint8), marks, shape
+        return np.asarray(smooth, np.uint8), marks
 
     def _describe(self, picture: ByteArray, marks: BoolArray) -> Points:
         """Key points outside the marks with RootSIFT features."""
@@ -271,6 +277,25 @@ class SelfMatching:
         if (source & copy).sum() > 0.1 * copy.sum():  # a texture that repeats, not a copy
             return None
         return source | copy
+
+
+def _to_grey(picture: AnyArray, factor: float) -> FloatArray:
+    """Grey and resized; a large picture is made small first, for in floats it would fill the memory."""
+    import cv2
+
+    size = (max(1, round(picture.shape[1] * factor)), max(1, round(picture.shape[0] * factor)))
+    if factor < 1:
+        picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+    grey = picture.astype(np.float32)
+    if grey.ndim == 3:
+        grey = grey[:, :, :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+    if factor > 1:
+        grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_CUBIC), np.float32)
+    return grey
+
+
+def _white(picture: AnyArray) -> float:
+    return 255.0 if picture.dtype == np.uint8 else 65535.0
 
 
 def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:
