@@ -219,3 +219,10 @@ def test_the_demo_solves_all_four_and_ends_in_a_table(tmp_path):
         assert (tmp_path / "out" / name / "submission.csv").is_file()
     again = handlens("demo", "-o", tmp_path / "out")
     assert again.returncode == 0
+
+
+def test_too_little_memory_is_said(cells, tmp_path):
+    code = "from unittest import mock\nfrom handlens import cli, pipeline\nwith mock.patch.object(pipeline, 'solve', side_effect=MemoryError): cli.main()"
+    command = [sys.executable, "-c", code, "solve", "cells", str(cells), "-o", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "handlens: not enough memory for this input\n")

@@ -590,3 +590,26 @@ def test_warnings_of_libraries_stay_inside(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert images.read_header(path).shape == (10_000, 30_000)
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_a_file_of_ten_gigabytes_is_refused_at_once(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 60), dtype=np.uint8)).save(path)
+    with path.open("rb+") as stream:
+        stream.truncate(10 * 2**30)  # a hole: it takes no room on the disk
+    started = time.process_time()
+    with pytest.raises(DataError, match="holds something else"):
+        images.read_header(path)
+    assert time.process_time() - started < 2
+
+
+def test_a_png_that_ends_in_zeros_is_truncated(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 60), dtype=np.uint8)).save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-12] + bytes(50_000_000))
+    started = time.process_time()
+    with pytest.raises(DataError, match="truncated PNG"):
+        images.read_header(path)
+    assert time.process_time() - started < 2

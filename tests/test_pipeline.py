@@ -100,7 +100,7 @@ def test_stopped_in_the_middle_it_goes_on(cells, tmp_path):
     assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
 
 
-def test_another_recipe_or_other_data_starts_anew(cells, tmp_path):
+def test_another_recipe_starts_anew(cells, tmp_path):
     challenge, out = registry.challenge("cells"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         pipeline.solve(challenge, cells, out, recipe=Counting(stop_after=3))
@@ -325,6 +325,41 @@ def test_the_submission_folder_may_not_be_a_file(cells, tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(DataError, match="this is a file: name a folder"):
         pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
+
+
+def test_changes_behind_a_link_start_anew(tmp_path):
+    challenge = registry.challenge("cells")
+    pipeline.sample(challenge, tmp_path / "data", seed=1, cases=3, size=96)
+    (tmp_path / "data" / "test").rename(tmp_path / "elsewhere")
+    (tmp_path / "data" / "test").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting(stop_after=2))
+    shutil.copy(tmp_path / "elsewhere" / "im" / "01.png", tmp_path / "elsewhere" / "im" / "00.png")
+    second = Counting()
+    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=second)
+    assert second.asked == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("name", ["forgery", "cells"])
+def test_keep_going_helps_on_the_training_part_too(name, tmp_path):
+    challenge = registry.challenge(name)
+    pipeline.sample(challenge, tmp_path / "data", seed=2, cases=2, size=96)
+    path = challenge.read_cases(tmp_path / "data", "train")[0].path
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DataError):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", part="train")
+    solved = pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", part="train", keep_going=True)
+    assert solved.score is None
+    assert solved.notes[-1].startswith("no score, because ")
+
+
+def test_the_test_part_is_never_scored_by_training_labels(tmp_path):
+    challenge = registry.challenge("lesions")
+    pipeline.sample(challenge, tmp_path / "data", seed=2, cases=2, size=64)
+    shutil.rmtree(tmp_path / "data" / "truth")
+    with pytest.raises(DataError, match="no truth/ for its test part"):
+        pipeline.open_truth(challenge, tmp_path / "data", challenge.settings(), "test")
 
 
 def test_progress_is_told(cells, tmp_path):

@@ -162,6 +162,13 @@ def test_limits(monkeypatch):
         runs.parse_lists("[1, 1];[2, 1];[3, 1]", pixels=None)
 
 
+def test_the_limit_of_instances_holds_for_plain_lists_too():
+    text = ";".join(["[1, 1]"] * runs.MAX_INSTANCES)
+    assert len(runs.parse_lists(text, pixels=None)) == runs.MAX_INSTANCES
+    with pytest.raises(ValueError, match="more than 1,000 instances"):
+        runs.parse_lists(text + ";[1, 1]", pixels=None)
+
+
 def test_a_cell_of_40_mb_parses_in_well_under_a_second():
     count = 3_600_000
     starts = np.arange(10_000_000, 10_000_000 + 3 * count, 3)

@@ -155,12 +155,12 @@ def test_parquet_ids_may_be_text_or_whole_numbers(tmp_path, ids):
         ({"img": [0.0, 1.0, 2.0], "pixels": ["", "", ""]}, "row 1: img 0.0 is not one of"),
         ({"img": ["0", None, "2"], "pixels": ["", "", ""]}, "row 2: img is missing"),
         ({"img": ["0", "1", "1"], "pixels": ["", "", ""]}, "row 3: img 1 is there twice, first at row 2"),
-        ({"img": ["0", "1", "2"], "pixels": [[1], [2], [3]]}, "column pixels is of type list<"),
+        ({"img": ["0", "1", "2"], "pixels": [[1], [2], [3]]}, "column 'pixels' is of type list<"),
         (
             {"img": ["0", "1", "2"], "pixels": pa.array([10**15] * 3, pa.timestamp("s"))},
-            "column pixels is of type timestamp",
+            "column 'pixels' is of type timestamp",
         ),
-        ({"img": ["0", "1", "2"], "pixels": [True, False, True]}, "column pixels is of type bool"),
+        ({"img": ["0", "1", "2"], "pixels": [True, False, True]}, "column 'pixels' is of type bool"),
         ({"id": ["0", "1", "2"], "pixels": ["", "", ""]}, "the columns are id, pixels; expected img, pixels"),
     ],
 )
@@ -195,6 +195,51 @@ def test_limits_of_a_table(tmp_path, monkeypatch):
 
 def test_a_row_of_many_fields_is_refused_at_once(tmp_path):
     assert "more than 1,000 fields" in problems(tmp_path, "," * 3_000_000)[0]
+
+
+def test_an_id_of_thousands_of_digits_is_just_unknown(tmp_path):
+    assert "is not one of the 3 cases" in problems(tmp_path, f"img,pixels\n{'1' * 5000},\n1,\n2,\n")[0]
+
+
+def test_a_parquet_file_without_columns(tmp_path):
+    pq.write_table(pa.table({}), tmp_path / "submission.parquet")
+    found = table.read_submission(tmp_path / "submission.parquet", CODEC, CASES).problems
+    assert str(found[0]) == "the columns are none; expected img, pixels"
+
+
+def test_a_parquet_file_that_unpacks_to_gigabytes_is_refused_in_time(tmp_path):
+    column = pa.DictionaryArray.from_arrays(np.zeros(5_000, np.int32), pa.array(["x" * 20_000_000]))
+    pq.write_table(pa.table({"img": [str(n) for n in range(5_000)], "pixels": column}), tmp_path / "bomb.parquet")
+    started = time.process_time()
+    found = table.read_submission(tmp_path / "bomb.parquet", CODEC, CASES).problems
+    assert "bytes unpacked; too large" in str(found[-1])
+    assert time.process_time() - started < 20
+
+
+def test_blank_lines_cost_nothing(tmp_path):
+    started = time.process_time()
+    assert problems(tmp_path, "img,pixels\n0,\n" + "\n" * 30_000_000 + "1,\r\n\r\n\r\n2,x\n")[0].startswith(
+        "line 30000006"
+    )
+    assert time.process_time() - started < 5
+
+
+def test_a_field_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "MAX_FIELD_BYTES", 1_000)
+    assert "a field of 2,000 bytes" in problems(tmp_path, "img,pixels\n0," + "1" * 2_000 + "\n")[0]
+
+
+def test_a_header_of_megabytes_is_shown_short(tmp_path):
+    (found,) = problems(tmp_path, b"\x00" * 30_000_000)
+    assert len(found) < 200
+
+
+def test_rows_are_parsed_in_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "BATCH_BYTES", 10)
+    cases = [Case(str(number), None, (99, 99)) for number in range(50)]
+    (tmp_path / "mine.csv").write_text("img,pixels\n" + "".join(f"{number},{number + 1} 7\n" for number in range(50)))
+    answers = table.require_submission(tmp_path / "mine.csv", CODEC, cases)
+    assert [answers[str(number)].starts[0] for number in range(50)] == list(range(50))
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path):
@@ -255,6 +300,8 @@ def test_writing_is_atomic(tmp_path, monkeypatch):
         ("a,b\n", "line 1: the columns are a, b; a solution has img, pixels"),
         ("img,pixels\n", "no rows under the header"),
         ("img,pixels\n0,\n0,\n", "line 3: img 0 is there twice"),
+        ("img,pixels,pixels\n0,1 4,9 9\n", "line 1: a column is there twice: img, pixels, pixels"),
+        (b"img,pixels\n\xff,1 4\n", "line 2: the row is not UTF-8 text"),
         ("img,pixels,shape\n0,1 1,[10 10]\n", r"line 2: shape \[10 10\]; expected \[height, width\] or nothing"),
         ("img,pixels,shape\n0,1 1," + "[" * 99_999 + "\n", "line 2: shape"),
         ('img,pixels,shape\n0,1 1,"[0, 10]"\n', "line 2: shape 0x10; an image has 1 to"),
@@ -265,7 +312,7 @@ def test_writing_is_atomic(tmp_path, monkeypatch):
     ],
 )
 def test_broken_solutions(tmp_path, content, message):
-    (tmp_path / "solution.csv").write_text(content)
+    (tmp_path / "solution.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match="solution.csv: " + message):
         table.read_solutions(tmp_path / "solution.csv", id_column="img", answer_column="pixels")
 

@@ -123,7 +123,7 @@ def _sample(challenge: Challenge) -> click.Command:
         from handlens import pipeline
 
         pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size)
-        _talk(f"{folder}: {counted(cases, 'made-up test case')}, their truth in {folder / pipeline.TRUTH}")
+        _talk(f"{folder}: {counted(cases, 'made-up test case')}, the truth in {folder / pipeline.TRUTH}")
 
     return command
 
@@ -279,6 +279,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except MemoryError:
+        _talk("handlens: not enough memory for this input")
+        sys.exit(1)
     except (HandlensError, OSError) as error:
         _talk(f"handlens: {error}")
         sys.exit(1)
@@ -290,8 +293,8 @@ def _going_on() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _talk("the same command goes on from here")
-        raise
+        _talk("\nstopped; the same command goes on from here")
+        sys.exit(130)
 
 
 def _with_options(command: click.Command, challenge: Challenge, name: str) -> click.Command:

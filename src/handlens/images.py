@@ -21,6 +21,12 @@ Array = npt.NDArray[Any]
 MAX_IMAGE_PIXELS = 500_000_000
 """Largest picture that is decoded whole: three times the largest real label map (14830 x 9506)."""
 
+MAX_IMAGE_BYTES = 1_300_000_000
+"""Largest picture in memory, decoded: an RGB slide of 20,000 x 20,000, with some to spare."""
+
+SLACK_BYTES = 256 * 2**20
+"""How much larger than its pixels a picture file may be: telephones put a film behind theirs."""
+
 DEFLATE_RATIO = 1_032
 """Deflate cannot pack better than this, so a PNG that claims more pixels is lying."""
 
@@ -56,7 +62,7 @@ def read_header(path: Path) -> Header:
             header = Header((picture.height, picture.width), picture.mode, kind or "")
             segments = _tiff_segments_end(picture) if header.format == "TIFF" else 0
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
-        raise DataError(f"not a readable picture ({error})", file=path) from None
+        raise DataError(f"not a readable picture ({_reason(error, path)}): copy it again", file=path) from None
     _refuse_bomb(path, header, size)
     if segments > size:
         raise DataError(
@@ -171,6 +177,11 @@ def _file_size(path: Path) -> int:
     return size
 
 
+def _reason(error: Exception, path: Path) -> str:
+    """What a library said, without the path, which stands before it."""
+    return (getattr(error, "strerror", None) or str(error)).replace(str(path), "the file")
+
+
 def _refuse_bomb(path: Path, header: Header, size: int) -> None:
     pixels = header.shape[0] * header.shape[1]
     if pixels > MAX_IMAGE_PIXELS:
@@ -178,13 +189,17 @@ def _refuse_bomb(path: Path, header: Header, size: int) -> None:
             f"{shown(header.shape)} is {pixels:,} pixels; more than {MAX_IMAGE_PIXELS:,} are not read",
             file=path,
         )
-    if header.format == "PNG":
-        possible = (DEFLATE_RATIO * size + 2**16) * 8 // _png_bits(path)
-    elif header.format == "JPEG":
-        possible = JPEG_RATIO * size + 2**16
-    else:
-        return
-    if pixels > possible:
+    bits = _png_bits(path) if header.format == "PNG" else 64
+    if header.format == "PNG" and pixels * bits // 8 > MAX_IMAGE_BYTES:
+        raise DataError(
+            f"{shown(header.shape)} of {bits} bits; more than {MAX_IMAGE_BYTES:,} bytes are not read", file=path
+        )
+    if size > pixels * bits // 8 + SLACK_BYTES:
+        raise DataError(
+            f"{size:,} bytes for {shown(header.shape)} pixels: it holds something else; save it again", file=path
+        )
+    ratios = {"PNG": DEFLATE_RATIO * 8 / bits, "JPEG": JPEG_RATIO}
+    if pixels > ratios.get(header.format, np.inf) * size + 2**16:
         raise DataError(
             f"the header says {shown(header.shape)}, but {size:,} bytes cannot hold that many pixels: copy it again",
             file=path,
@@ -211,6 +226,8 @@ def _has_last_chunk(stream: IO[bytes], size: int) -> bool:
     while place + 12 <= size:
         stream.seek(place)
         start = stream.read(8)
+        if not start[4:].isalpha():
+            return False
         place += 12 + int.from_bytes(start[:4], "big")
         if start[4:] == b"IEND":
             return place <= size

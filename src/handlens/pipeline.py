@@ -62,10 +62,10 @@ def check(
     challenge: Challenge, file: Path, folder: Path, settings: Settings, part: Part | None = None
 ) -> list[Problem]:
     """Every problem of a submission for these cases; needs no truth."""
-    cases = read_cases(challenge, folder, part)
-    noun = challenge.codec(settings).id_column
-    unknown = [Problem(f"cannot be checked: {case.fault}", id=f"{noun} {case.id}") for case in cases if case.fault]
-    return [*read_submission(file, challenge.codec(settings), cases).problems, *unknown]
+    cases, codec = read_cases(challenge, folder, part), challenge.codec(settings)
+    faults = [(f"{codec.id_column} {case.id}", case.fault) for case in cases if case.fault]
+    unknown = [Problem(f"cannot be checked: {fault}", id=name) for name, fault in faults]
+    return [*read_submission(file, codec, cases).problems, *unknown]
 
 
 def score(challenge: Challenge, file: Path, truth: Path, settings: Settings, part: Part | None = None) -> Score:
@@ -85,7 +85,7 @@ def open_truth(challenge: Challenge, path: Path, settings: Settings, part: Part 
         raise DataError("no such file or folder", file=path)
     if part != "train" and (path / TRUTH).is_dir():
         path = path / TRUTH
-    elif path.is_dir() and part != "train" and _same_ids(challenge, path):
+    elif part != "train" and path.is_dir() and _is_ambiguous(challenge, path, part):
         what = "no truth/ for its test part; if the answers are about the training part, say --part train"
         raise DataError(what, file=path)
     truth = challenge.open_truth(path, settings)
@@ -93,10 +93,10 @@ def open_truth(challenge: Challenge, path: Path, settings: Settings, part: Part 
     return truth
 
 
-def _same_ids(challenge: Challenge, folder: Path) -> bool:
-    parts: tuple[Part, ...] = ("train", "test")
-    train, test = ({case.id for case in challenge.read_cases(folder, name)} for name in parts)
-    return bool(train) and train == test
+def _is_ambiguous(challenge: Challenge, folder: Path, part: Part | None) -> bool:
+    """Whether training labels would be taken for those of a test part: said to be about it, or with the same ids."""
+    test = {case.id for case in challenge.read_cases(folder, "test")}
+    return bool(test) and (part == "test" or test == {case.id for case in challenge.read_cases(folder, "train")})
 
 
 def solve(
@@ -134,7 +134,15 @@ def solve(
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)
-    truth = _truth_of(challenge, folder, part, settings)
+    try:
+        truth = _truth_of(challenge, folder, part, settings)
+        if truth and keep_going:
+            truth = _read_whole(truth)
+    except DataError as error:
+        if not keep_going:
+            raise
+        notes.append(f"no score, because {error}")
+        truth = None
     if truth and {case.id for case in truth.cases} != {case.id for case in cases}:
         notes.append("the truth is about other cases, so there is no score")
         truth = None
@@ -216,6 +224,12 @@ def _truth_of(challenge: Challenge, folder: Path, part: Part, settings: Settings
     """The truth of the test part, in `truth/`, or of the training part, its own labels; None where there is none."""
     place = folder if part == "train" else folder / TRUTH
     return challenge.open_truth(place, settings) if place.is_dir() else None
+
+
+def _read_whole(truth: Truth) -> Truth:
+    """The same with every label read, so that one that cannot be read shows itself now."""
+    labels = {case.id: truth.read(case) for case in truth.cases}
+    return Truth(truth.cases, lambda case: labels[case.id])
 
 
 def _refuse_odd_ids(cases: Sequence[Case], folder: Path) -> None:

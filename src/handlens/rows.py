@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,17 +11,22 @@ from typing import Any
 
 from handlens.errors import Problem
 
-MAX_FILE_BYTES = 2 * 2**30
-"""Largest table that is read: 5,000 rows of the densest real masks are a quarter of it."""
+MAX_FILE_BYTES = 2**30
+"""Largest table that is read: 5,000 rows of the densest real masks are half of it."""
 
 BATCH_BYTES = 64 * 2**20
 """Text that is unpacked and parsed at a time."""
+
+MAX_FIELD_BYTES = 256 * 2**20
+"""Longest field: what it means has a limit of its own, a quarter of this."""
 
 MAX_FIELDS = 1_000
 """Most fields in a row: a lesions table has eleven or twelve."""
 
 MAX_ROWS = 1_000_000
 """Most rows that are read: a hundred times the largest of the four test sets."""
+
+_BLANK = re.compile(rb"[\r\n]+")
 
 _NOT_CSV = {
     b"\x1f\x8b": "a gzip archive: unpack it first",
@@ -108,6 +114,12 @@ def split_records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[byt
         return min(marks.values())
 
     while position < size:
+        if data[position] in b"\r\n":
+            blank = _BLANK.match(data, position)
+            lines = blank.group() if blank else b""
+            line += lines.count(b"\n") + lines.count(b"\r") - lines.count(b"\r\n")
+            position += len(lines)
+            continue
         began, fields = line, []
         while True:
             if data[position : position + 1] == b'"':
@@ -118,6 +130,8 @@ def split_records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[byt
                 start, position = position, next_mark()
                 field = data[start:position]
             fields.append(field)
+            if len(field) > MAX_FIELD_BYTES:
+                raise TableError(f"a field of {len(field):,} bytes; the most is {MAX_FIELD_BYTES:,}", line)
             if data[position : position + 1] != delimiter:
                 break
             if len(fields) == MAX_FIELDS:
@@ -125,11 +139,9 @@ def split_records(data: bytes, delimiter: bytes) -> Iterator[tuple[int, list[byt
             position += 1
         if position < size and data[position] not in b"\r\n":
             raise TableError("broken CSV: text follows a closing quote; quotes inside a cell are doubled", line)
-        blank = fields == [b""] and data[position - 1 : position] != b'"'
         position += 2 if data[position : position + 2] == b"\r\n" else 1
         line += 1
-        if not blank:
-            yield began, fields
+        yield began, fields
 
 
 def _read_quoted(data: bytes, position: int, line: int) -> tuple[bytes, int]:
@@ -156,7 +168,11 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
             yield Row(0, 0, tuple(file.schema_arrow.names))
             number = 0
             few = min(1024, max(1, BATCH_BYTES // max(size, 1)))  # a dictionary expands to `size` in every row
+            unpacked = 0
             for batch in file.iter_batches(batch_size=few):
+                unpacked += batch.nbytes
+                if unpacked > MAX_FILE_BYTES:
+                    raise TableError(f"more than {MAX_FILE_BYTES:,} bytes unpacked; too large to be read")
                 for cells in zip(*(map(_as_text, column.to_pylist()) for column in batch.columns), strict=True):
                     number += 1
                     yield Row(0, number, cells)
@@ -172,9 +188,11 @@ def _refuse_odd_columns(schema: Any) -> None:
         raise TableError(f"more than {MAX_FIELDS:,} columns")
     for column in schema:
         kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
-        readable = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind)
+        readable = (
+            kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind) or kinds.is_null(kind)
+        )
         if not (readable or kinds.is_integer(kind) or kinds.is_floating(kind)):
-            raise TableError(f"column {column.name} is of type {column.type}; expected text or numbers")
+            raise TableError(f"column {column.name[:40]!a} is of type {column.type}; expected text or numbers")
 
 
 def _as_text(value: object) -> str | None:

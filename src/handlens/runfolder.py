@@ -54,9 +54,10 @@ def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
     `without` is left out: the run's own folder may lie inside.
     """
     digest = hashlib.sha256("\n".join(words).encode())
-    own = without.resolve()
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if Path(place, name).resolve() != own)
+    seen = {without.resolve()}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in seen)
+        seen |= {Path(place, name).resolve() for name in folders}  # links may go in circles
         for name in sorted(names):
             path = Path(place, name)
             status = path.stat() if path.exists() else path.lstat()

@@ -130,8 +130,10 @@ class _Reader:
 def _refuse_wrong_columns(header: Row, expected: tuple[str, ...]) -> None:
     found = tuple(_short(cell or "") for cell in header.cells)
     if found != expected:
-        advice = ": separate them with commas" if found[0].count(";") == len(expected) - 1 else ""
-        raise TableError(f"the columns are {_listed(found)}; expected {_listed(expected)}{advice}", header.line)
+        advice = ": separate them with commas" if "".join(found).count(";") == len(expected) - 1 else ""
+        raise TableError(
+            f"the columns are {_listed(found) or 'none'}; expected {_listed(expected)}{advice}", header.line
+        )
 
 
 def _is_utf8(text: str) -> bool:
@@ -146,6 +148,7 @@ def _is_utf8(text: str) -> bool:
 
 def _short(text: str) -> str:
     """Text from a stranger's file, made safe for a terminal."""
+    text = text[:100]
     clean = re.sub(r"[^\w .,;:/\-\[\]()+]", "?", text.encode("utf-8", "replace").decode())
     clean = clean if clean.strip() == clean and clean else repr(clean)
     return clean if len(clean) <= 60 else clean[:57] + "..."
@@ -189,6 +192,8 @@ def read_solutions(path: Path, *, id_column: str, answer_column: str) -> list[So
             raise TableError(
                 f"the columns are {_listed(names) or 'none'}; a solution has {id_column}, {answer_column}", 1
             )
+        if len(set(names)) < len(names):
+            raise TableError(f"a column is there twice: {_listed(names)}", 1)
         solutions = [_read_solution(row, names, id_column, answer_column) for row in rows]
         _refuse_twice(solutions, id_column)
     except TableError as error:
@@ -212,7 +217,9 @@ def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column
     record = dict(zip(names, row.cells, strict=True))
     id_text, text = record[id_column], record[answer_column]
     if id_text is None or text is None:
-        raise TableError("a value is missing", row.line)
+        raise TableError(f"{row.place}: a value is missing")
+    if not _is_utf8(id_text):
+        raise TableError("the row is not UTF-8 text: save the file as UTF-8", row.line)
     try:
         shape = _read_shape(record.get("shape") or "", record.get("height") or "", record.get("width") or "")
     except ValueError as error:

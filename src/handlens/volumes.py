@@ -118,7 +118,7 @@ def _survey(folder: Path) -> tuple[Stack | None, list[Problem]]:
 
 def _list_slices(folder: Path) -> list[tuple[int, Path]]:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_file()]
+        names = [entry.name for entry in entries if os.path.isfile(entry)]
     matches = [match for name in names if (match := _SLICE_NAME.fullmatch(name))]
     return sorted((int(match.group(1)), folder / match.group()) for match in matches)
 

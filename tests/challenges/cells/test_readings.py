@@ -57,6 +57,20 @@ def test_reading_03_a_transposed_answer_is_pointed_out(tmp_path):
     assert handlens.score("cells", tmp_path / "mine.csv", truth=tmp_path).notes == ()
 
 
+def test_reading_03_speaks_from_a_tenth_on(tmp_path, monkeypatch):
+    assert score.MUCH_HIGHER == 0.1
+    mask = np.zeros((1000, 1000), bool)
+    mask[0:10, 0:300] = True
+    write_png(tmp_path / "mask" / "00.png", mask)
+    turned, both = mask.T.copy(), mask | mask.T
+    for said, notes in ((turned, 1), (both, 0)):  # a mask that is its own mirror image reads alike both ways
+        (tmp_path / "mine.csv").write_text(f"img,pixels\n0,{format_pairs(encode(said, order='rows'))}\n")
+        assert len(handlens.score("cells", tmp_path / "mine.csv", truth=tmp_path).notes) == notes
+    monkeypatch.setattr(score, "MAX_TRANSPOSED", 10)
+    (tmp_path / "mine.csv").write_text(f"img,pixels\n0,{format_pairs(encode(turned, order='rows'))}\n")
+    assert handlens.score("cells", tmp_path / "mine.csv", truth=tmp_path).notes == ()
+
+
 def test_reading_04_an_empty_cell_is_an_empty_mask():
     assert CODEC.parse(("",), CASE).area == 0
     assert CODEC.format(CODEC.parse(("",), CASE), CASE) == ("",)

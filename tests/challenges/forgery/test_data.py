@@ -203,8 +203,10 @@ def test_a_truncated_file_is_named(folder: Path, place: str) -> None:
 def test_an_unreadable_picture_is_named(folder: Path, content: bytes) -> None:
     (folder / IMAGE).write_bytes(content)
     assert only_problem(CHALLENGE, folder).file == IMAGE
+    truth = CHALLENGE.open_truth(folder, SETTINGS)
+    (case,) = [case for case in truth.cases if case.fault]
     with pytest.raises(DataError, match=IMAGE):
-        CHALLENGE.read_cases(folder, "train")
+        truth.read(case)
 
 
 def test_a_mask_without_an_image_is_named(folder: Path) -> None:
@@ -309,3 +311,21 @@ def test_the_real_folder_has_no_problems(real_data: Path) -> None:
     assert len({case.id for case in truth.cases}) == 92
     assert len({case.group for case in truth.cases}) == 52
     assert sum(map(bool, map(truth.read, truth.cases))) == 52
+
+
+def test_a_solution_in_the_data_folder_is_not_the_training_truth(folder: Path) -> None:
+    shutil.copy(folder / "truth" / "solution.csv", folder / "solution.csv")
+    train = {case.id for case in CHALLENGE.read_cases(folder, "train")}
+    assert {case.id for case in CHALLENGE.open_truth(folder, SETTINGS).cases} == train
+
+
+@pytest.mark.parametrize("shape", [(2_097_152, 64, 64), (8, 32_768, 32_768)])
+def test_a_mask_that_claims_gigabytes_is_refused_before_it_is_read(folder: Path, shape: tuple[int, int, int]) -> None:
+    with (folder / MASK).open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        stream.truncate(stream.tell() + 8 * 2**30)  # a hole: it takes no room on the disk
+    assert [problem.file for problem in CHALLENGE.inspect(folder).problems] == [MASK]
+    truth = CHALLENGE.open_truth(folder, SETTINGS)
+    case = next(case for case in truth.cases if case.id.endswith("1000") and "authentic" not in case.id)
+    with pytest.raises(DataError, match="instances; the most is|the mask is"):
+        truth.read(case)

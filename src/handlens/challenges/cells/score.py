@@ -85,7 +85,7 @@ def _transposed(runs: Runs, case: Case, order: Order) -> Runs:
 
 def _hint_about_ids(given: Sequence[str], expected: Sequence[str]) -> str:
     """The two usual mistakes: counting from 1, and the file name's zeros."""
-    if not all(id.isascii() and id.isdigit() for id in (*given, *expected)):
+    if not all(id.isascii() and id.isdigit() and len(id) < 19 for id in (*given, *expected)):
         return ""
     ours, theirs = sorted(map(int, expected)), sorted(map(int, given))
     if theirs == [number + 1 for number in ours]:

@@ -12,7 +12,7 @@ import numpy as np
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem
 from handlens.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
-from handlens.runs import encode
+from handlens.runs import MAX_INSTANCES, encode
 from handlens.table import read_solutions
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
@@ -42,9 +42,11 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 
 def open_truth(path: Path, settings: Settings) -> Truth:
     """`train_images/` with `train_masks/`, or a solution file `case_id,annotation,shape`."""
-    if path.is_file() or (path / SOLUTION).is_file():
-        return _open_solution(path if path.is_file() else path / SOLUTION)
+    if path.is_file():
+        return _open_solution(path)
     labelled = _labelled(path)
+    if not labelled and (path / SOLUTION).is_file():
+        return _open_solution(path / SOLUTION)
     if not labelled:
         raise DataError(
             f"no labelled images: expected train_images/authentic, train_images/forged and train_masks, or {SOLUTION}",
@@ -54,6 +56,8 @@ def open_truth(path: Path, settings: Settings) -> Truth:
 
     def read(case: Case) -> Instances:
         mask = masks[case.id]
+        if case.fault:
+            raise DataError(case.fault)
         return _read_instances(mask, case) if mask else ()
 
     return Truth(tuple(case for case, _ in labelled), read)
@@ -114,15 +118,7 @@ def _labelled(folder: Path) -> list[tuple[Case, Path | None]]:
     ]
     uses = Counter(path.stem for _, path, _ in found)
     return [
-        (
-            Case(
-                path.stem if uses[path.stem] == 1 else f"{kind}/{path.stem}",
-                path,
-                read_header(path).shape,
-                group=path.stem,
-            ),
-            mask,
-        )
+        (picture_case(path.stem if uses[path.stem] == 1 else f"{kind}/{path.stem}", path), mask)
         for kind, path, mask in found
     ]
 
@@ -130,8 +126,8 @@ def _labelled(folder: Path) -> list[tuple[Case, Path | None]]:
 def _read_instances(path: Path, case: Case) -> Instances:
     if not path.is_file():
         raise DataError(f"no mask for the forged image {case.path.name}: add it, or move the image", file=path)
+    _refuse_wrong_mask(path, *read_npy_header(path), case.shape)
     masks = read_npy(path)
-    _refuse_wrong_mask(path, masks.shape, masks.dtype, case.shape)
     if masks.size and masks.max() > 1:
         raise DataError(f"values up to {masks.max()}; a mask holds 0 and 1 alone", file=path)
     return tuple(encode(mask.astype(bool), order=ORDER) for mask in masks)
@@ -146,6 +142,8 @@ def _refuse_wrong_mask(
         raise DataError(
             f"the mask is {shown(shape[1:])}, its image {shown(expected or ())}: they must be equal", file=path
         )
+    if shape[0] > MAX_INSTANCES:
+        raise DataError(f"{shape[0]:,} instances; the most is {MAX_INSTANCES:,}", file=path)
     if not shape[0]:
         raise DataError("a mask without instances: an image without forgery belongs in authentic/", file=path)
 

@@ -35,7 +35,7 @@ class Record:
 
     @property
     def file(self) -> str:
-        return next((self.texts[name] for name in FILE_COLUMNS if name in self.texts), "")
+        return next((self.texts[name] for name in FILE_COLUMNS if self.texts.get(name)), "")
 
     def label(self, taxonomy: Taxonomy) -> str | None:
         """The class as written in the taxonomy; the text itself where it is no class; None without a label column."""

@@ -54,8 +54,7 @@ class PlainRecipe:
         train = context.training()
         if train is None or not train.cases:
             raise ModelError(
-                "there are no labelled photographs to learn from: "
-                "put them and their labels.csv under train/, or predict with a trained model"
+                "there are no labelled photographs to learn from: put them and their labels.csv under train/"
             )
         classes = TAXONOMIES[context.settings["taxonomy"]].classes
         labels = np.array([_class_number(train.read(case), case, classes) for case in train.cases])
