@@ -43,6 +43,6 @@ def _print_table(results: dict[str, Solved], seconds: dict[str, float]) -> None:
         row = (name, metric, str(solved.cases), value, empty, f"{seconds[name]:.1f}", str(solved.submission))
         table.add_row(*row)
     table.add_row("all", "", "", "", "", f"{sum(seconds.values()):.1f}", "")
-    console = Console(width=max(100, Console().width))
+    console = Console(width=max(110, Console().width))
     console.print(table)
     console.print("Beside each submission stand score.json and the data, with the truth of its test part.")
