@@ -88,10 +88,8 @@ def matched_f1_of_many(images: Sequence[tuple[Sequence[Runs], Sequence[Runs]]]) 
     values = []
     for predicted, true in images:
         flat = np.fromiter(islice(entries, len(predicted) * len(true)), np.float64)
-        matched = np.zeros(len(true))
         chosen = _assign(flat.reshape(len(predicted), len(true)))
-        matched[: len(chosen)] = chosen
-        values.append(float(matched.mean() * (len(true) / max(len(predicted), len(true)))))
+        values.append(float(chosen.mean() * (len(true) / max(len(predicted), len(true)))))
     return values
 
 
@@ -118,11 +116,16 @@ def _pixel_f1_at_once(pairs: Sequence[tuple[Runs, Runs]]) -> list[float]:
 
 
 def _assign(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The chosen entries of a matrix, one in a row and one in a column, with the largest sum."""
+    """For each column one entry, no two of a row, with the largest sum; 0 where there are too few rows.
+
+    Zero rows are added and entries stand in the order of their rows, as in the official code: so sums are bit-equal.
+    """
+    rows, columns = matrix.shape
     if 1 in matrix.shape:  # the optimum is the maximum; spares a slow import for most images
-        return np.array([matrix.max()])
+        return np.array([matrix.max(), *[0.0] * (columns - 1)])
     from scipy.optimize import linear_sum_assignment
 
-    rows, columns = linear_sum_assignment(matrix, maximize=True)
-    chosen: npt.NDArray[np.float64] = matrix[rows, columns]
+    padded = np.zeros((max(rows, columns), columns))
+    padded[:rows] = matrix
+    chosen: npt.NDArray[np.float64] = padded[linear_sum_assignment(padded, maximize=True)]
     return chosen
