@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"types", "files"},
-    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows"},
+    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows", "later"},
     {"table", "runfolder"},
     {"challenges"},
     {"pipeline"},

@@ -56,6 +56,11 @@ def describe(headline: str, problems: Sequence[Problem], *, shown: int = SHOWN) 
     return "\n".join(lines)
 
 
+def inside(path: Path, folder: Path) -> str:
+    """A file's path as a list about the folder names it; whole where it lies elsewhere."""
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
 class HandlensError(Exception):
     """The input's fault, not ours: the message is for the user and says what to do."""
 
@@ -72,8 +77,7 @@ class DataError(HandlensError):
         """The same as one line of a list about this folder."""
         if self.file is None:
             return Problem(self.what)
-        inside = self.file.is_relative_to(folder)
-        return Problem(self.what, file=str(self.file.relative_to(folder) if inside else self.file))
+        return Problem(self.what, file=inside(self.file, folder))
 
 
 class SubmissionError(HandlensError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from handlens.errors import DataError, HandlensError, Problem
 from handlens.files import new_folder, write_text
+from handlens.rows import is_utf8
 from handlens.runfolder import Journal, fingerprint
 from handlens.table import Format, read_submission, require_submission, write_cells
 from handlens.types import Case, Challenge, Context, Model, Part, Recipe, Score, Settings, Truth
@@ -134,18 +135,7 @@ def solve(
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)
-    try:
-        truth = _truth_of(challenge, folder, part, settings)
-        if truth and keep_going:
-            truth = _read_whole(truth)
-    except DataError as error:
-        if not keep_going:
-            raise
-        notes.append(f"no score, because {error}")
-        truth = None
-    if truth and {case.id for case in truth.cases} != {case.id for case in cases}:
-        notes.append("the truth is about other cases, so there is no score")
-        truth = None
+    truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
     result = challenge.score(answers, truth, settings) if truth else None
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
@@ -220,10 +210,34 @@ def _training_truth(challenge: Challenge, folder: Path, settings: Settings) -> T
     return challenge.open_truth(folder, settings) if challenge.read_cases(folder, "train") else None
 
 
-def _truth_of(challenge: Challenge, folder: Path, part: Part, settings: Settings) -> Truth | None:
-    """The truth of the test part, in `truth/`, or of the training part, its own labels; None where there is none."""
+def _truth_of(
+    challenge: Challenge,
+    folder: Path,
+    part: Part,
+    cases: Sequence[Case],
+    settings: Settings,
+    keep_going: bool,
+    notes: list[str],
+) -> Truth | None:
+    """The truth of the test part, in `truth/`, or of the training part, its own labels; None where there is none.
+
+    A note says why truth that is there cannot be used.
+    """
     place = folder if part == "train" else folder / TRUTH
-    return challenge.open_truth(place, settings) if place.is_dir() else None
+    if not place.is_dir():
+        return None
+    try:
+        truth = challenge.open_truth(place, settings)
+        truth = _read_whole(truth) if keep_going else truth
+    except DataError as error:
+        if not keep_going:
+            raise
+        notes.append(f"no score, because {error}")
+        return None
+    if {case.id for case in truth.cases} != {case.id for case in cases}:
+        notes.append("the truth is about other cases, so there is no score")
+        return None
+    return truth
 
 
 def _read_whole(truth: Truth) -> Truth:
@@ -235,14 +249,9 @@ def _read_whole(truth: Truth) -> Truth:
 def _refuse_odd_ids(cases: Sequence[Case], folder: Path) -> None:
     seen: dict[str, Case] = {}
     for case in cases:
-        if not _is_text(case.id):
+        if not is_utf8(case.id):
             raise DataError(f"the name {case.path.name!a} is not UTF-8: rename it", file=folder)
         if case.id in seen:
             what = f"two cases are called {case.id} ({seen[case.id].path.name}, {case.path.name}): rename one"
             raise DataError(what, file=folder)
         seen[case.id] = case
-
-
-def _is_text(id: str) -> bool:
-    """False for the name of a file that is no UTF-8: it cannot be written to a submission."""
-    return id == id.encode("utf-8", "ignore").decode()

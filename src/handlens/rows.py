@@ -60,6 +60,17 @@ class TableError(Exception):
         self.problem = Problem(what, line=line)
 
 
+def is_utf8(text: str) -> bool:
+    """False for text with bytes in it that could not be decoded, from a file or a file's name."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
     """The records of a CSV or Parquet file, the header first; blank lines are passed over.
 

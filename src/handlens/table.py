@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from handlens.errors import DataError, Problem, SubmissionError, counted
 from handlens.files import replacing
-from handlens.rows import BATCH_BYTES, Row, TableError, read_rows
+from handlens.rows import BATCH_BYTES, Row, TableError, is_utf8, read_rows
 from handlens.runs import MAX_PIXELS, Runs, parse_pairs
 from handlens.types import Answer, Case, Codec, Shape, Truth
 
@@ -73,7 +73,7 @@ class _Reader:
         """Take one row; its answer is parsed when there are enough of them."""
         noun, id_text = self.codec.id_column, row.cells[0]
         texts = tuple(cell for cell in row.cells[1:] if cell is not None)
-        if not all(map(_is_utf8, filter(None, row.cells))):
+        if not all(map(is_utf8, filter(None, row.cells))):
             self.report(row, "the row is not UTF-8 text: save the file as UTF-8")
         elif id_text is None:
             self.report(row, f"{noun} is missing or neither text nor number")
@@ -134,16 +134,6 @@ def _refuse_wrong_columns(header: Row, expected: tuple[str, ...]) -> None:
         raise TableError(
             f"the columns are {_listed(found) or 'none'}; expected {_listed(expected)}{advice}", header.line
         )
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _short(text: str) -> str:
@@ -218,7 +208,7 @@ def _read_solution(row: Row, names: Sequence[str], id_column: str, answer_column
     id_text, text = record[id_column], record[answer_column]
     if id_text is None or text is None:
         raise TableError(f"{row.place}: a value is missing")
-    if not _is_utf8(id_text):
+    if not is_utf8(id_text):
         raise TableError("the row is not UTF-8 text: save the file as UTF-8", row.line)
     try:
         shape = _read_shape(record.get("shape") or "", record.get("height") or "", record.get("width") or "")

@@ -3,20 +3,8 @@
 from pathlib import Path
 
 from handlens.challenges.cells import data, score
-from handlens.types import Challenge, Recipe, SampleDefaults
-
-
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int) -> None:
-    from handlens.challenges.cells import sample  # not needed for scoring
-
-    sample.write_sample(folder, seed=seed, cases=cases, size=size)
-
-
-def make_recipe() -> Recipe:
-    from handlens.challenges.cells import recipe  # not needed for scoring
-
-    return recipe.RECIPE
-
+from handlens.later import recipe_of, sample_of
+from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
     name="cells",
@@ -27,12 +15,12 @@ CHALLENGE = Challenge(
     read_cases=data.read_cases,
     open_truth=data.open_truth,
     inspect=data.inspect,
-    write_sample=write_sample,
+    write_sample=sample_of(__name__),
     sample_defaults=SampleDefaults(cases=4, size=500),
     codec=score.codec,
     score=score.score,
     perfect=score.perfect,
     empty=score.empty,
-    recipe=make_recipe,
+    recipe=recipe_of(__name__),
     options=score.OPTIONS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError, Problem, inside
 from handlens.images import list_images, picture_case, read_header, read_mask, shown
 from handlens.runs import Runs, encode
 from handlens.table import open_pairs
@@ -69,14 +69,14 @@ def inspect(folder: Path) -> Inventory:
         sizes = _read_shapes(folder, images, problems)
         facts[f"{part} images"] = f"{len(images):,} ({_listed_sizes(sizes)})" if images else "none"
         if not images:
-            problems.append(Problem("no pictures in it: expected NN.png", file=_inside(root / "im", folder)))
+            problems.append(Problem("no pictures in it: expected NN.png", file=inside(root / "im", folder)))
         if masks:
             _compare_masks(folder, masks, set(map(case_id, images)), sizes, problems)
             facts[f"{part} masks"] = f"{len(masks):,}"
         if part == "train":
             known = set(map(case_id, masks))
             problems += [
-                Problem("an image without a mask: add mask/ for it or move it to test", file=_inside(path, folder))
+                Problem("an image without a mask: add mask/ for it or move it to test", file=inside(path, folder))
                 for path in images
                 if case_id(path) not in known
             ]
@@ -116,9 +116,7 @@ def _read_shapes(folder: Path, images: list[Path], problems: list[Problem]) -> d
 def _find_twins(folder: Path, pictures: list[Path], noun: str) -> list[Problem]:
     first = {case_id(path): path for path in reversed(pictures)}
     return [
-        Problem(
-            f"a second {noun} with id {id}, beside {first[id].name}: rename one of them", file=_inside(path, folder)
-        )
+        Problem(f"a second {noun} with id {id}, beside {first[id].name}: rename one of them", file=inside(path, folder))
         for path in pictures
         if first[id := case_id(path)] != path
     ]
@@ -130,7 +128,7 @@ def _compare_masks(
     """`known` are the ids of all images, `sizes` those of the readable ones."""
     problems += _find_twins(folder, masks, "mask")
     for path in masks:
-        id, name = case_id(path), _inside(path, folder)
+        id, name = case_id(path), inside(path, folder)
         if id not in known:
             problems.append(Problem("a mask without an image: add im/ for it or remove the mask", file=name))
         try:
@@ -142,10 +140,6 @@ def _compare_masks(
             problems.append(
                 Problem(f"the mask is {shown(shape)}, its image {shown(sizes[id])}: they must be equal", file=name)
             )
-
-
-def _inside(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder))
 
 
 def _listed_sizes(sizes: dict[str, Shape]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError, Problem, inside
 from handlens.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
 from handlens.runs import MAX_INSTANCES, encode
 from handlens.table import read_solutions
@@ -75,7 +75,7 @@ def inspect(folder: Path) -> Inventory:
         shapes: dict[str, Shape | None] = {}
         for path in images:
             if (stem := path.stem) in shapes:
-                problems.append(Problem(f"a second image with case_id {stem}: rename one", file=_inside(path, folder)))
+                problems.append(Problem(f"a second image with case_id {stem}: rename one", file=inside(path, folder)))
             shapes.setdefault(stem, None)
             try:
                 shape = read_header(path).shape
@@ -152,12 +152,12 @@ def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], p
     instances: Counter[int] = Counter()
     files = {path.stem: path for path in sorted(masks.glob("*.npy")) if not path.name.startswith(".")}
     problems += [
-        Problem(f"image {stem} has no mask: add it", file=_inside(masks / f"{stem}.npy", folder))
+        Problem(f"image {stem} has no mask: add it", file=inside(masks / f"{stem}.npy", folder))
         for stem in sorted(set(shapes) - set(files))
     ]
     for stem, path in files.items():
         if stem not in shapes:
-            problems.append(Problem("a mask without an image: add the image or remove it", file=_inside(path, folder)))
+            problems.append(Problem("a mask without an image: add the image or remove it", file=inside(path, folder)))
             continue
         try:
             shape, dtype = read_npy_header(path)
@@ -167,10 +167,6 @@ def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], p
         except DataError as error:
             problems.append(error.problem(folder))
     return instances
-
-
-def _inside(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder))
 
 
 def _open_solution(path: Path) -> Truth:

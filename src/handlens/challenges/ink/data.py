@@ -8,7 +8,7 @@ from pathlib import Path
 
 from handlens import volumes
 from handlens.challenges.ink.score import ORDER
-from handlens.errors import DataError, Problem
+from handlens.errors import DataError, Problem, inside
 from handlens.images import list_images, read_header, read_mask, shown
 from handlens.runs import Runs, encode
 from handlens.table import open_pairs
@@ -117,20 +117,20 @@ def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[P
         elif commonest := _commonest_shape(fragment / VOLUME):
             shapes["the slices"] = commonest
     else:
-        problems.append(Problem(f"no {VOLUME}/: add the slices", file=str(fragment.relative_to(folder))))
+        problems.append(Problem(f"no {VOLUME}/: add the slices", file=inside(fragment, folder)))
     for name in [MASK, LABEL] if part == "train" else [MASK]:
         picture = fragment / name
         try:
             shapes[name] = read_header(picture).shape
         except DataError as error:
-            missing = Problem("not there: add it", file=str(picture.relative_to(folder)))
+            missing = Problem("not there: add it", file=inside(picture, folder))
             problems.append(error.problem(folder) if picture.exists() else missing)
             continue
         words.append(name)
         model, expected = next(iter(shapes.items()))
         if shapes[name] != expected:
             what = f"{shown(shapes[name])}, but {model} {'are' if model != MASK else 'is'} {shown(expected)}"
-            problems.append(Problem(f"{what}: they must be equal", file=str(picture.relative_to(folder))))
+            problems.append(Problem(f"{what}: they must be equal", file=inside(picture, folder)))
     return ", ".join(words) or "nothing readable"
 
 

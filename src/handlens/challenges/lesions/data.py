@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
-from handlens.errors import DataError, Problem, counted
+from handlens.errors import DataError, Problem, counted, inside
 from handlens.images import list_images, read_header, shown
 from handlens.rows import Row, TableError, read_rows
 from handlens.types import Case, Inventory, Part, Settings, Truth
@@ -230,7 +230,7 @@ def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], p
         if csv := find_csv(root):
             _inspect_csv(folder, csv, part, tally, problems)
         elif part == "train":
-            problems.append(Problem("no labels.csv: expected filename,label", file=str(root.relative_to(folder))))
+            problems.append(Problem("no labels.csv: expected filename,label", file=inside(root, folder)))
         listed = {Path(name).name for name in tally.lines} if csv else {path.name for path in pictures}
     except DataError as error:  # the table ends there: who has no row cannot be said
         problems.append(error.problem(folder))
@@ -244,7 +244,7 @@ def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], p
     if tally.classes:
         facts[f"{part} classes"] = ", ".join(f"{name} {count:,}" for name, count in tally.classes.most_common())
     without = [path for path in pictures if path.name not in listed]
-    problems += [Problem("no row in the CSV for it: add one", file=_inside(path, folder)) for path in without]
+    problems += [Problem("no row in the CSV for it: add one", file=inside(path, folder)) for path in without]
 
 
 def _inspect_pictures(
@@ -257,7 +257,7 @@ def _inspect_pictures(
             sizes[header.shape] += 1
             if header.mode not in ("RGB", "L"):
                 what = f"mode {header.mode}; expected RGB without alpha: save it as RGB"
-                problems.append(Problem(what, file=_inside(path, folder)))
+                problems.append(Problem(what, file=inside(path, folder)))
         except DataError as error:
             problems.append(error.problem(folder))
     if sizes:
@@ -277,7 +277,7 @@ class _Tally:
 
 
 def _inspect_csv(folder: Path, csv: Path, part: Part, tally: _Tally, problems: list[Problem]) -> None:
-    name = str(csv.relative_to(folder))
+    name = inside(csv, folder)
     labelled = False
     for record in _all_records(csv):
         label = _any_label(record)
@@ -318,7 +318,3 @@ def _any_label(record: Record) -> str | None:
     """The label of the first edition that has a column here."""
     labels = (record.label(taxonomy) for taxonomy in TAXONOMIES.values())
     return next((label for label in labels if label is not None), None)
-
-
-def _inside(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
