@@ -9,17 +9,17 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"types", "files"},
-    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows", "later"},
-    {"table", "runfolder"},
+    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows", "later", "workers"},
+    {"table", "runfolder", "documents"},
     {"challenges"},
     {"pipeline"},
     {"testing"},
     {"registry"},
-    {"demo"},
+    {"demo", "forms"},
     {"cli"},
 ]
 WITHIN = {"metrics", "volumes"}  # these two build on a neighbour of their own layer
-HEAVY = {"cv2", "scipy", "tifffile", "PIL", "pyarrow", "rich", "torch", "imagecodecs"}
+HEAVY = {"cv2", "scipy", "tifffile", "PIL", "pyarrow", "rich", "torch", "imagecodecs", "pypdfium2"}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)
 
 

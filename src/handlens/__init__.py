@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from handlens.pipeline import Solved
     from handlens.types import Challenge, Recipe, Score
 
-__all__ = ["challenge", "score", "solve"]
+__all__ = ["challenge", "score", "solve", "train"]
 
 
 def challenge(name: str) -> Challenge:
@@ -59,13 +61,18 @@ def solve(
     part: Literal["train", "test"] | None = None,
     keep_going: bool = False,
     recipe: Recipe | None = None,
+    model: str | Path | None = None,
+    workers: int | None = 1,
     **options: Any,
 ) -> Solved:
     """Answer every case of a data folder into `out/submission.csv`, checked, and scored where truth is there.
 
+    `model` is the folder of a `train`. With more than one of `workers`, or None for one on each core, call it under
+    `if __name__ == "__main__":`, because the other processes import your script.
+
     >>> import handlens, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> handlens.challenge("cells").write_sample(folder, seed=1, cases=2, size=96)
+    >>> handlens.challenge("cells").write_sample(folder, seed=1, cases=2, size=96, settings={})
     >>> solved = handlens.solve("cells", folder, out=folder / "out")
     >>> solved.submission.name, solved.cases, solved.score.value > 0.5
     ('submission.csv', 2, True)
@@ -81,5 +88,15 @@ def solve(
         part=part,
         settings=chosen.settings(**options),
         recipe=recipe,
+        model=None if model is None else Path(model),
         keep_going=keep_going,
+        workers=workers,
     )
+
+
+def train(name: str, folder: str | Path, *, run: str | Path, **options: Any) -> Mapping[str, float]:
+    """Learn from the labelled cases of a data folder, for `solve` with `model=run`; gives what was measured."""
+    from handlens import pipeline
+
+    chosen = challenge(name)
+    return pipeline.train(chosen, Path(folder), Path(run), settings=chosen.settings(**options))

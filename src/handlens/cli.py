@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handlens.errors import HandlensError, counted
+from handlens.forms import ChallengeGroup, with_options
 
 if TYPE_CHECKING:
     from handlens.types import Challenge
@@ -21,46 +22,6 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for prog
 PART = click.option(
     "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
 )
-
-
-class ChallengeGroup(click.Group):
-    """A command with one form for each challenge; a form is made when it is asked for."""
-
-    def __init__(self, name: str, build: Callable[[Challenge], click.Command], usage: str, text: str) -> None:
-        super().__init__(name, help=text, options_metavar="", subcommand_metavar=usage, no_args_is_help=True)
-        self.build = build
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        from handlens import registry
-
-        return registry.names()
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        from handlens import registry
-
-        if cmd_name not in registry.BUILT_IN and cmd_name not in registry.names():
-            return None
-        try:
-            return self.build(registry.challenge(cmd_name))
-        except HandlensError as error:  # a broken plug-in must not hide the others
-            return _broken(cmd_name, error)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"{args[0]!r} is not a challenge; there are {', '.join(self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
-
-
-def _broken(name: str, error: HandlensError) -> click.Command:
-    def fail(**_: Any) -> None:
-        raise error
-
-    settings = {"ignore_unknown_options": True}
-    return click.Command(
-        name, callback=fail, params=[click.Argument(["rest"], nargs=-1)], help=str(error), context_settings=settings
-    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -118,14 +79,15 @@ def _sample(challenge: Challenge) -> click.Command:
         type=click.IntRange(64, 20_000),
         help="Side of a picture in pixels.",
     )
-    def command(folder: Path, seed: int, cases: int, size: int) -> None:
+    def command(folder: Path, seed: int, cases: int, size: int, **options: Any) -> None:
         """Write made-up data: train with truth, test without, the test's truth in FOLDER/truth."""
         from handlens import pipeline
 
-        pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size)
+        settings = challenge.settings(**options)
+        pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size, settings=settings)
         _talk(f"{folder}: {counted(cases, 'made-up test case')}, the truth in {folder / pipeline.TRUTH}")
 
-    return command
+    return with_options(command, challenge, "sample")
 
 
 def _data(challenge: Challenge) -> click.Command:
@@ -176,7 +138,7 @@ def _check(challenge: Challenge) -> click.Command:
             )
         sys.exit(1 if problems else 0)
 
-    return _with_options(command, challenge, "check")
+    return with_options(command, challenge, "check")
 
 
 def _score(challenge: Challenge) -> click.Command:
@@ -202,7 +164,7 @@ def _score(challenge: Challenge) -> click.Command:
             page.pop("cases")
         _print_json({"valid": True, **page}) if as_json else _print_score(page)
 
-    return _with_options(command, challenge, "score")
+    return with_options(command, challenge, "score")
 
 
 def _solve(challenge: Challenge) -> click.Command:
@@ -211,12 +173,16 @@ def _solve(challenge: Challenge) -> click.Command:
     @click.option("-o", "--out", type=PATH, required=True, help="Folder for submission and score.json.")
     @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
     @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
+    @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
+    @click.option("--workers", type=click.IntRange(1), help="Processes  [default: as many as cores for a slow solver]")
     @PART
-    def command(folder: Path, out: Path, form: Any, keep_going: bool, part: Any, **options: Any) -> None:
+    def command(folder: Path, out: Path, form: Any, part: Any, model: Path | None, **rest: Any) -> None:
         """Answer every case: OUT/submission.csv, checked, scored where truth is there. Stopped, it can go on."""
         from handlens import pipeline
         from handlens.progress import bar
 
+        keep_going, workers = rest.pop("keep_going"), rest.pop("workers")
+        settings = challenge.settings(**rest)
         with bar(challenge.name) as progress, _going_on():
             solved = pipeline.solve(
                 challenge,
@@ -224,8 +190,10 @@ def _solve(challenge: Challenge) -> click.Command:
                 out,
                 form=form,
                 part=part,
-                settings=challenge.settings(**options),
+                settings=settings,
+                model=model,
                 keep_going=keep_going,
+                workers=workers,
                 progress=progress,
             )
         for note in solved.notes:
@@ -236,7 +204,64 @@ def _solve(challenge: Challenge) -> click.Command:
         else:
             click.echo(f"score {solved.score.value!r} ({challenge.metric}); the empty answer: {solved.empty_score!r}")
 
-    return _with_options(command, challenge, "solve")
+    return with_options(command, challenge, "solve")
+
+
+def _train(challenge: Challenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("folder", type=PATH)
+    @click.option("-o", "--out", "run", type=PATH, required=True, help="Folder for what is learned.")
+    @JSON
+    def command(folder: Path, run: Path, as_json: bool, **options: Any) -> None:
+        """Learn from the labelled cases of a data folder; print what was measured."""
+        from handlens import pipeline
+        from handlens.progress import bar
+
+        settings = challenge.settings(**options)
+        with bar(challenge.name) as progress, _going_on():
+            numbers = pipeline.train(challenge, folder, run, settings=settings, progress=progress)
+        if as_json:
+            _print_json(dict(numbers))
+        else:
+            width = max(map(len, numbers), default=0)
+            for name, value in numbers.items():
+                click.echo(f"{name:{width}}  {_shown(value)}")
+        _talk(f"{run}: trained; use it by handlens solve {challenge.name} FOLDER -o OUT --model {run}")
+
+    return with_options(command, challenge, "train")
+
+
+@cli.command()
+@click.argument("figures", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", type=PATH, help="Folder for pages, pictures and records.")
+@click.option(
+    "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time for one figure."
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Figures at the same time.")
+@JSON
+def inspect(figures: tuple[Path, ...], out: Path | None, seconds: float, workers: int, as_json: bool) -> None:
+    """Say which regions of figures are copies of which, and show them side by side.
+
+    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
+    """
+    from handlens.challenges.forgery import inspection
+    from handlens.progress import bar
+
+    make, settings = inspection.with_detector(seconds)
+    with bar("inspect") as progress, _going_on() if out else nullcontext():
+        records = inspection.inspect_figures(
+            figures, out, make_look=make, settings=settings, workers=workers, progress=progress
+        )
+    if as_json:
+        _print_json({"figures": records})
+    for record in records:
+        if "error" in record:
+            _talk(f"handlens: {record['figure']}: {record['error']}")
+        elif not as_json:
+            click.echo(inspection.table(record))
+    if out:
+        _talk(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
+    sys.exit(1 if any("error" in record for record in records) else 0)
 
 
 @cli.command()
@@ -261,6 +286,15 @@ for _name, _build, _usage, _text in (
     ("solve", _solve, "NAME FOLDER -o OUT [OPTIONS]", "Answer every case of a data folder; check and score it."),
 ):
     cli.add_command(ChallengeGroup(_name, _build, _usage, _text))
+cli.add_command(
+    ChallengeGroup(
+        "train",
+        _train,
+        "NAME FOLDER -o RUN [OPTIONS]",
+        "Learn from a data folder what `solve --model` uses.",
+        has_form=lambda challenge: challenge.train is not None,
+    )
+)
 
 
 def main() -> None:
@@ -295,19 +329,6 @@ def _going_on() -> Iterator[None]:
     except KeyboardInterrupt:
         _talk("\nstopped; the same command goes on from here")
         sys.exit(130)
-
-
-def _with_options(command: click.Command, challenge: Challenge, name: str) -> click.Command:
-    """Add the challenge's own options for the command of this name."""
-    for option in challenge.options:
-        if name in option.commands:
-            kind = click.Choice(option.choices) if option.choices else click.FloatRange(0)
-            flag = f"--{option.name.replace('_', '-')}"
-            extra = {"show_default": True} if option.choices else {}
-            command.params.append(
-                click.Option([flag, option.name], type=kind, default=option.default, help=option.help, **extra)
-            )
-    return command
 
 
 def _print_json(page: Any) -> None:

@@ -22,7 +22,7 @@ def run(out: Path, *, seed: int) -> dict[str, Solved]:
             progress(0, defaults.cases)
             if not data.exists():
                 pipeline.sample(challenge, data, seed=seed, cases=defaults.cases, size=defaults.size)
-            results[name] = pipeline.solve(challenge, data, out / name, progress=progress)
+            results[name] = pipeline.solve(challenge, data, out / name, workers=None, progress=progress)
         seconds[name] = time.perf_counter() - started
     _print_table(results, seconds)
     return results

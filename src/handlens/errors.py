@@ -88,6 +88,9 @@ class SubmissionError(HandlensError):
         self.file = file
         self.problems = tuple(problems)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.file, self.problems)  # so that it travels between processes
+
 
 class ModelError(HandlensError):
     """A model or recipe that cannot answer."""

@@ -1,19 +1,19 @@
-"""What a challenge names but scoring never needs: its sample and its recipe, loaded when they are asked for."""
+"""What a challenge names but scoring never needs: sample, recipe and training, loaded when they are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from handlens.types import Recipe, WriteSample
+from handlens.types import Progress, Recipe, Settings, Train, WriteSample
 
 
 def sample_of(package: str) -> WriteSample:
     """`write_sample` of the package's module `sample`."""
 
-    def write_sample(folder: Path, /, *, seed: int, cases: int, size: int) -> None:
-        import_module(f"{package}.sample").write_sample(folder, seed=seed, cases=cases, size=size)
+    def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
+        import_module(f"{package}.sample").write_sample(folder, seed=seed, cases=cases, size=size, settings=settings)
 
     return write_sample
 
@@ -26,3 +26,13 @@ def recipe_of(package: str) -> Callable[[], Recipe]:
         return recipe
 
     return make_recipe
+
+
+def train_of(package: str) -> Train:
+    """`train` of the package's module `training`."""
+
+    def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
+        numbers: Mapping[str, float] = import_module(f"{package}.training").train(folder, run, settings, progress)
+        return numbers
+
+    return train

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import DataError, HandlensError, Problem
+from handlens.errors import DataError, HandlensError, ModelError, Problem
 from handlens.files import new_folder, write_text
 from handlens.rows import is_utf8
-from handlens.runfolder import Journal, fingerprint
+from handlens.runfolder import RUN, Journal, fingerprint, read_run
 from handlens.table import Format, read_submission, require_submission, write_cells
-from handlens.types import Case, Challenge, Context, Model, Part, Recipe, Score, Settings, Truth
+from handlens.types import Answer, Case, Challenge, Context, Model, Part, Progress, Recipe, Score, Settings, Truth
+from handlens.workers import map_in_processes, usable_cores
 
 TRUTH = "truth"
 """Sub-folder of a data folder that holds the truth of its test part."""
-
-Progress = Callable[[int, int], None]
-"""Told how many cases are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,13 @@ class Solved:
     notes: tuple[str, ...] = ()
 
 
-def sample(challenge: Challenge, folder: Path, *, seed: int, cases: int, size: int) -> None:
+def sample(
+    challenge: Challenge, folder: Path, *, seed: int, cases: int, size: int, settings: Settings | None = None
+) -> None:
     """Made-up data in the true layout; the folder appears whole or not at all."""
+    settings = challenge.settings() if settings is None else settings
     with new_folder(folder) as temporary:
-        challenge.write_sample(temporary, seed=seed, cases=cases, size=size)
+        challenge.write_sample(temporary, seed=seed, cases=cases, size=size, settings=settings)
 
 
 def read_cases(challenge: Challenge, folder: Path, part: Part | None = None) -> list[Case]:
@@ -100,6 +102,35 @@ def _is_ambiguous(challenge: Challenge, folder: Path, part: Part | None) -> bool
     return bool(test) and (part == "test" or test == {case.id for case in challenge.read_cases(folder, "train")})
 
 
+def train(
+    challenge: Challenge,
+    folder: Path,
+    run: Path,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Mapping[str, float]:
+    """Learn from a data folder, for `solve` with `model=run`; gives numbers about what was learned.
+
+    `run.json`, written last, says that the run is whole; a run without it may go on where it stopped.
+    """
+    if challenge.train is None:
+        raise HandlensError(f"{challenge.name} cannot be trained: its solver takes no model")
+    if not folder.is_dir():
+        raise DataError("no such folder", file=folder)
+    if (run / RUN).exists():
+        raise DataError("this run is finished: name a new folder, or remove it first", file=run)
+    if run.exists() and not run.is_dir():
+        raise DataError("this is a file: name a folder for the run", file=run)
+    settings = challenge.settings() if settings is None else settings
+    words = {"challenge": challenge.name, "settings": json.dumps(settings, default=str), "handlens": _version()}
+    key = fingerprint(words.values(), folder, without=run)
+    numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total: None))
+    page = {**words, "settings": json.loads(words["settings"]), "data": key, "numbers": dict(numbers)}
+    write_text(run / RUN, json.dumps(page, indent=1) + "\n")
+    return numbers
+
+
 def solve(
     challenge: Challenge,
     folder: Path,
@@ -109,29 +140,33 @@ def solve(
     part: Part | None = None,
     settings: Settings | None = None,
     recipe: Recipe | None = None,
+    model: Path | None = None,
     keep_going: bool = False,
+    workers: int | None = 1,
     progress: Progress | None = None,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
 
     Stopped at any moment and called again, it goes on where it stopped. With `keep_going` a case that cannot be
-    read gets the empty answer and a note instead of ending the run.
+    read gets the empty answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do
+    not depend on the number of `workers`; None is one for each core where the recipe is `parallel`.
     """
-    from importlib.metadata import version
-
     started = time.perf_counter()
-    settings = settings or challenge.settings()
+    if model is not None:
+        _refuse_model(challenge, model)
+    settings = challenge.settings() if settings is None else settings
     recipe = recipe or challenge.recipe()
     codec = challenge.codec(settings)
     part, cases = _find_part(challenge, folder, part)
     if out.exists() and not out.is_dir():
         raise DataError("this is a file: name a folder for the submission", file=out)
     words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe)}
-    words |= {"settings": json.dumps(settings), "handlens": version("handlens")}
-    key = fingerprint(words.values(), folder, without=out)
-    context = Context(settings, partial(_training_truth, challenge, folder, settings))
+    words |= {"settings": json.dumps(settings, default=str), "handlens": _version()}
+    used = [fingerprint([], model, without=out)] if model else []
+    key = fingerprint([*words.values(), *used], folder, without=out)
+    context = Context(settings, partial(_training_truth, challenge, folder, settings), model)
     journal = Journal(out, key)
-    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, progress)
+    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, workers, progress)
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)
@@ -140,7 +175,8 @@ def solve(
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
     solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
-    page = {**_score_page(challenge, solved), **words, "settings": dict(settings), "data": key}
+    page = {**_score_page(challenge, solved), **words, "settings": json.loads(words["settings"]), "data": key}
+    page["model"] = str(model) if model else None
     write_text(out / "score.json", json.dumps(page, indent=1) + "\n")
     (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
     journal.remove()
@@ -174,6 +210,7 @@ def _answer(
     context: Context,
     journal: Journal,
     keep_going: bool,
+    workers: int | None,
     progress: Progress | None,
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """A row for every case, and notes; cases that the journal has already are not asked again.
@@ -181,28 +218,66 @@ def _answer(
     An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
     """
     codec = challenge.codec(context.settings)
-    model: Model | None = None
-    unreadable: dict[str, tuple[str, ...]] = {}
-    notes: list[str] = []
+    waiting = [case for case in cases if case.id not in journal.done]
+    tell = progress or (lambda _done, _total: None)
+    known = len(cases) - len(waiting)
+    tell(known, len(cases))
+    faults: dict[int, str] = {}
+    if waiting:
+        make = partial(_asking, recipe.prepare(context), keep_going)
+        count = _count_workers(recipe, workers, len(waiting))
+        answers = map_in_processes(make, waiting, workers=count, name=lambda case: case.id)
+        with closing(journal), closing(answers):
+            for done, (index, answer) in enumerate(answers, known + 1):
+                if isinstance(answer, _Unread):
+                    faults[index] = answer.why
+                else:
+                    journal.add(waiting[index].id, codec.format(answer, waiting[index]))
+                tell(done, len(cases))
+    unread = [(waiting[index], faults[index]) for index in sorted(faults)]
+    empty = {case.id: codec.format(challenge.empty(case, context.settings), case) for case, _ in unread}
+    return {**journal.done, **empty}, [f"{case.id}: empty answer, because {why}" for case, why in unread]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """Stands for the answer to a case that cannot be read."""
+
+    why: str
+
+
+def _asking(model: Model, keep_going: bool) -> Callable[[Case], Answer | _Unread]:
+    """What a process does with a case; the model was prepared once, for all processes."""
+    return partial(_ask, model) if keep_going else model
+
+
+def _ask(model: Model, case: Case) -> Answer | _Unread:
     try:
-        for done, case in enumerate(cases):
-            if progress:
-                progress(done, len(cases))
-            if case.id in journal.done:
-                continue
-            model = recipe.prepare(context) if model is None else model
-            try:
-                journal.add(case.id, codec.format(model(case), case))
-            except HandlensError as error:
-                if not keep_going:
-                    raise
-                unreadable[case.id] = codec.format(challenge.empty(case, context.settings), case)
-                notes.append(f"{case.id}: empty answer, because {error}")
-        if progress:
-            progress(len(cases), len(cases))
-    finally:
-        journal.close()
-    return {**journal.done, **unreadable}, notes
+        return model(case)
+    except HandlensError as error:
+        return _Unread(str(error))
+
+
+def _count_workers(recipe: Recipe, workers: int | None, waiting: int) -> int:
+    """The number asked for; otherwise one for each core, if there is enough to do to make up for a slow start."""
+    if workers is not None:
+        return min(workers, waiting)
+    return min(usable_cores(), waiting // 2) if getattr(recipe, "parallel", False) else 1
+
+
+def _refuse_model(challenge: Challenge, run: Path) -> None:
+    """A model that this challenge's solver cannot use is refused before anything is read."""
+    if challenge.train is None:
+        raise ModelError(f"{challenge.name} takes no trained model: leave --model out")
+    trained = read_run(run)["challenge"]
+    if trained != challenge.name:
+        raise ModelError(f"{run}: this run is about {trained}, not {challenge.name}")
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("handlens")
 
 
 def _training_truth(challenge: Challenge, folder: Path, settings: Settings) -> Truth | None:

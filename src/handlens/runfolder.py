@@ -1,4 +1,4 @@
-"""What a run leaves in its folder while it works: answers as they come, so that a stopped run can go on."""
+"""What a run leaves in its folder: answers as they come, so that a stopped one can go on; facts of a training."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from handlens.errors import DataError
 from handlens.files import write_text
 
 JOURNAL = "answers.jsonl"
+RUN = "run.json"
+"""What a training was told and what came of it; written last, so a run that has it is whole."""
 
 
 class Journal:
@@ -65,6 +68,20 @@ def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
                 f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode(errors="replace")
             )
     return digest.hexdigest()
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The facts of a finished training."""
+    try:
+        page = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"no {RUN} in it: name a folder that `handlens train` wrote to the end"
+        raise DataError(what, file=folder) from None
+    except ValueError:
+        page = None
+    if not isinstance(page, dict) or not isinstance(page.get("challenge"), str):
+        raise DataError("damaged: train again", file=folder / RUN)
+    return page
 
 
 def _read_done(path: Path, key: str) -> dict[str, tuple[str, ...]]:

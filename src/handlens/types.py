@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -116,9 +117,9 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice of this challenge alone: `--order columns` for cells; `commands` are those that have it.
+    """A setting of this challenge alone: `--order columns` for cells; `commands` are those that have it.
 
-    Without `choices` it is a number from 0 on.
+    It is one of `choices` where there are some, otherwise of a kind: a number from 0 on, or a path.
     """
 
     name: str
@@ -126,10 +127,28 @@ class Option:
     choices: tuple[str, ...] = ()
     default: Any = None
     commands: tuple[str, ...] = ("score",)
+    kind: Literal["number", "path"] = "number"
+
+    def read(self, value: Any) -> Any:
+        """A value that was given, as `settings` hold it; the default stands for itself."""
+        if value == self.default:
+            return value
+        if self.choices:
+            fits, expected = value in self.choices, f"one of {', '.join(self.choices)}"
+        elif self.kind == "path":
+            fits, expected = isinstance(value, str | Path), "a path"
+        else:
+            fits, expected = isinstance(value, int | float) and 0 <= value < inf, "a number from 0 on"
+        if not fits:
+            raise HandlensError(f"{self.name} is {value!r}; expected {expected}")
+        return Path(value) if self.kind == "path" else value
 
 
 Settings = Mapping[str, Any]
 """Option name to value, complete: every option of the challenge is there."""
+
+Progress = Callable[[int, int], None]
+"""Told how many are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +156,12 @@ class Context:
     """What a recipe is told when it prepares a model.
 
     `training` opens the labelled cases to learn from, None where there are none; not calling it costs nothing.
+    `model` is the folder of a finished `handlens train`, None where none was named.
     """
 
     settings: Settings = field(default_factory=dict)
     training: Callable[[], Truth | None] = lambda: None
+    model: Path | None = None
 
 
 class Model(Protocol):
@@ -153,6 +174,8 @@ class Recipe(Protocol):
     """How a challenge is solved: a frozen dataclass, its hyper-parameters as fields.
 
     A model that learns from labels must not answer a training case with what it learned from that case's group.
+    Where the class says `parallel = True`, cases are answered by several processes, each with a pickled copy of the
+    prepared model: for solvers that take long, do not share work among threads themselves, and keep no state.
     """
 
     def prepare(self, context: Context, /) -> Model: ...
@@ -161,7 +184,17 @@ class Recipe(Protocol):
 class WriteSample(Protocol):
     """Writes made-up data in the true layout into an empty folder."""
 
-    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int) -> None: ...
+    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None: ...
+
+
+class Train(Protocol):
+    """Learns from the labelled cases of a data folder and writes what `Context.model` needs into the run's folder.
+
+    Gives named numbers about what it learned, honest ones: of cases that it did not learn from. What is found in the
+    run's folder is left by a training that was stopped; it may go on from there.
+    """
+
+    def __call__(self, folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +212,13 @@ class Challenge:
     read_cases   the cases of one part of a data folder; an empty list where the part is absent
     open_truth   labelled cases of a data folder or a solution file
     inspect      what is in a data folder, and what is wrong with it
-    write_sample made-up data into an empty folder: (folder, seed=, cases=, size=)
+    write_sample made-up data into an empty folder: (folder, seed=, cases=, size=, settings=)
     codec        how answers are written, under these settings
     score        the exact score of parsed answers, one for every case of the truth
     perfect      the answer that a label asks for
     empty        the answer of someone who saw nothing
     recipe       makes the recipe that `solve` uses
+    train        makes a model that the recipe can use: (folder, run, settings, progress); None where nothing can
     """
 
     name: str
@@ -203,6 +237,7 @@ class Challenge:
     empty: Callable[[Case, Settings], Answer]
     recipe: Callable[[], Recipe]
     options: Sequence[Option] = ()
+    train: Train | None = None
 
     def settings(self, **given: Any) -> dict[str, Any]:
         """All options with their values: the given ones, the rest at their defaults; unknown names are refused."""
@@ -211,8 +246,4 @@ class Challenge:
         if unknown:
             have = ", ".join(known) or "none"
             raise HandlensError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
-        for option in self.options:
-            if option.choices and given.get(option.name, option.default) not in option.choices:
-                expected = ", ".join(option.choices)
-                raise HandlensError(f"{option.name} is {given[option.name]!r}; expected one of {expected}")
-        return {**known, **given}
+        return known | {option.name: option.read(given[option.name]) for option in self.options if option.name in given}

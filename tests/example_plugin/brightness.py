@@ -25,7 +25,7 @@ def inspect(folder):
     return Inventory({part: f"{len(read_cases(folder, part))} pictures" for part in ("train", "test")}, ())
 
 
-def write_sample(folder, *, seed, cases, size):
+def write_sample(folder, /, *, seed, cases, size, settings):
     for number, (part, labels) in enumerate((("train", "train"), ("test", "truth"))):
         random = np.random.default_rng([seed, number])
         words = {}

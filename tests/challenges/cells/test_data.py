@@ -22,7 +22,7 @@ SIZE = 96
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cells") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=3, size=SIZE)
+    CHALLENGE.write_sample(folder, seed=1, cases=3, size=SIZE, settings={})
     return folder
 
 

@@ -29,7 +29,7 @@ def noise(*shape: int) -> BYTE:
 
 
 def test_it_finds_made_up_nuclei(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=0, cases=3, size=300)
+    write_sample(tmp_path, seed=0, cases=3, size=300, settings={})
     masks = tmp_path / "truth" / "mask"
     pictures = images.list_images(tmp_path / "test" / "im")
     scores = [dice(path, masks / path.name) for path in pictures]
@@ -39,7 +39,7 @@ def test_it_finds_made_up_nuclei(tmp_path: Path) -> None:
 
 
 def test_made_up_nuclei_are_not_too_easy(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=1, cases=3, size=300)
+    write_sample(tmp_path, seed=1, cases=3, size=300, settings={})
     masks = tmp_path / "truth" / "mask"
     scores = [dice(path, masks / path.name) for path in images.list_images(tmp_path / "test" / "im")]
     assert np.mean(scores) < 0.92

@@ -19,13 +19,15 @@ from handlens.runs import decode
 
 SETTINGS = CHALLENGE.settings()
 IMAGE, MASK = "train_images/forged/1000.png", "train_masks/1000.npy"
+LOOKALIKE = "1004"
+"""The id of the one authentic training image without a forged twin."""
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forgery") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96)
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings={})
     return folder
 
 
@@ -35,7 +37,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_sound_folder_has_no_problems(folder: Path) -> None:
     inventory = CHALLENGE.inspect(folder)
     assert inventory.problems == ()
-    assert [inventory.facts[kind] for kind in ("authentic", "forged", "test")] == ["2 images"] * 3
+    facts = [inventory.facts[kind] for kind in ("authentic", "forged", "test")]
+    assert facts == ["3 images", "2 images", "2 images"]
     assert inventory.facts["instances in an image"] == "1: 2"
 
 
@@ -54,6 +57,7 @@ def test_twins_are_told_apart_and_stay_in_one_group(folder: Path) -> None:
         "authentic/1000": "1000",
         "forged/1000": "1000",
         "1001": "1001",
+        LOOKALIKE: LOOKALIKE,
     }
 
 
@@ -70,7 +74,7 @@ def test_a_picture_beside_the_training_folders_is_no_case(folder: Path) -> None:
     shutil.rmtree(folder / "test_images")
     write_png(folder / "preview.png", np.zeros((5, 6), np.uint8))
     assert CHALLENGE.read_cases(folder, "test") == []
-    assert len(CHALLENGE.read_cases(folder, "train")) == 4
+    assert len(CHALLENGE.read_cases(folder, "train")) == 5
 
 
 def test_supplemental_images_are_forged_training_images(folder: Path) -> None:
@@ -87,10 +91,10 @@ def test_supplemental_images_are_forged_training_images(folder: Path) -> None:
 
 def test_the_truth_is_read_from_masks(folder: Path) -> None:
     truth = CHALLENGE.open_truth(folder, SETTINGS)
-    ids = ["authentic/1000", "authentic/1001", "forged/1000", "forged/1001"]
+    ids = ["authentic/1000", "authentic/1001", LOOKALIKE, "forged/1000", "forged/1001"]
     assert [case.id for case in truth.cases] == ids
-    assert truth.read(truth.cases[0]) == ()
-    case = truth.cases[2]
+    assert all(truth.read(case) == () for case in truth.cases[:3])
+    case = truth.cases[3]
     instances = truth.read(case)
     stored = np.load(folder / MASK)
     assert len(instances) == len(stored)
@@ -133,7 +137,7 @@ def test_names_and_litter(folder: Path) -> None:
     (folder / "test_images" / "old.png").mkdir()
     assert CHALLENGE.inspect(folder).problems == ()
     truth = CHALLENGE.open_truth(folder, SETTINGS)
-    assert len([truth.read(case) for case in truth.cases]) == 4
+    assert len([truth.read(case) for case in truth.cases]) == 5
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "L", "I;16", "P"])

@@ -1,4 +1,4 @@
-"""The made-up figures: their layout, their masks, and that nothing outside a mask was touched."""
+"""The made-up figures: their layout, how many forgeries of what size, and that a seed is all that decides."""
 
 import csv
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery import data
-from handlens.challenges.forgery.sample import write_sample
+from handlens.challenges.forgery.sample import FORGERIES, make_figure, write_sample
+from handlens.errors import DataError
 from handlens.images import read_grey
 from handlens.runs import decode
 
@@ -15,8 +16,16 @@ from handlens.runs import decode
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forgery")
-    write_sample(folder, seed=11, cases=20, size=320)
+    write_sample(folder, seed=11, cases=20, size=320, settings={})
     return folder
+
+
+@pytest.fixture(scope="module")
+def made():
+    return [make_figure(5, number, size=256) for number in range(120)]
+
+
+# --- files ------------------------------------------------------------------------------------------------
 
 
 def test_the_layout_is_the_contests(folder):
@@ -30,10 +39,14 @@ def test_the_layout_is_the_contests(folder):
     forged = {path.stem for path in (folder / "train_images" / "forged").iterdir()}
     authentic = {path.stem for path in (folder / "train_images" / "authentic").iterdir()}
     assert forged == {path.stem for path in (folder / "train_masks").iterdir()}
-    assert authentic < forged  # every authentic image has a forged twin, some are forged only
+    assert len(authentic & forged) < len(forged)  # some are forged only
+    assert 1 <= len(authentic - forged) < len(authentic & forged)  # look-alikes have no twin; they are few
     with (folder / "sample_submission.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["case_id"] for row in rows} == {path.stem for path in (folder / "test_images").iterdir()}
+    tests = {path.stem for path in (folder / "test_images").iterdir()}
+    assert {row["case_id"] for row in rows} == tests
+    assert not tests & (authentic | forged)
+    assert data.inspect(folder).problems == ()
 
 
 def test_a_third_to_half_is_authentic(folder):
@@ -42,40 +55,101 @@ def test_a_third_to_half_is_authentic(folder):
     assert 0.3 <= share <= 0.5
 
 
-def test_masks_lie_in_the_image_and_copies_do_not_cover_it(folder):
+def test_masks_have_the_size_of_their_image(folder):
     truth = data.open_truth(folder / "truth", {})
-    shares = []
     for case in truth.cases:
         for instance in truth.read(case):
             mask = decode(instance, case.shape, order="columns")
-            shares.append(mask.mean())
+            assert mask.any()
             assert case.shape == read_grey(folder / "test_images" / f"{case.id}.png").shape
-    assert 0.001 < np.median(shares) < 0.1
-    assert max(shares) < 0.25
-
-
-def test_an_instance_has_a_source_and_a_copy(folder):
-    from scipy.ndimage import label
-
-    layers = [layer for path in sorted((folder / "train_masks").iterdir()) for layer in np.load(path)]
-    parts = [label(layer, structure=np.ones((3, 3)))[1] for layer in layers]
-    assert np.mean(np.array(parts) >= 2) > 0.9  # a copy may touch its source, rarely
 
 
 def test_twins_differ_within_the_mask_more_than_outside(folder):
     checked = 0
-    for path in sorted((folder / "train_images" / "authentic").iterdir()):
-        before = read_grey(path).astype(int)
-        after = read_grey(folder / "train_images" / "forged" / path.name).astype(int)
-        mask = np.load(folder / "train_masks" / f"{path.stem}.npy").any(axis=0)
-        change = np.abs(before - after)
-        assert change[mask].mean() > 2 * change[~mask].mean()
-        checked += 1
+    for path in sorted((folder / "train_masks").iterdir()):
+        twin = folder / "train_images" / "authentic" / f"{path.stem}.png"
+        if twin.exists():
+            after = read_grey(folder / "train_images" / "forged" / twin.name).astype(int)
+            change = np.abs(read_grey(twin).astype(int) - after)
+            mask = np.load(path).any(axis=0)
+            assert change[mask].mean() > 2 * change[~mask].mean()
+            checked += 1
     assert checked >= 5
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path):
+    def content(seed, name):
+        write_sample(tmp_path / name, seed=seed, cases=5, size=128, settings={})
+        paths = [path for path in sorted((tmp_path / name).rglob("*")) if path.is_file()]
+        return [(path.relative_to(tmp_path / name), path.read_bytes()) for path in paths]
+
+    assert content(4, "one") == content(4, "two")
+    assert content(4, "one") != content(5, "three")
 
 
 @pytest.mark.parametrize("size", [64, 100, 700])
 def test_any_size(tmp_path: Path, size: int) -> None:
-    write_sample(tmp_path, seed=1, cases=2, size=size)
+    write_sample(tmp_path, seed=1, cases=2, size=size, settings={})
     assert len(data.read_cases(tmp_path, "test")) == 2
     assert data.inspect(tmp_path).problems == ()
+
+
+def test_a_source_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        write_sample(tmp_path / "out", seed=1, cases=2, size=64, settings={"sources": tmp_path / "nowhere"})
+
+
+# --- what is made -----------------------------------------------------------------------------------------
+
+
+def test_a_figure_is_decided_by_seed_and_number(made):
+    again = make_figure(5, 7, size=256)
+    assert again.kind == made[7].kind
+    assert np.array_equal(again.forged, made[7].forged)
+    assert np.array_equal(again.masks, made[7].masks)
+    other = make_figure(6, 7, size=256)
+    assert other.forged.shape != again.forged.shape or not np.array_equal(other.forged, again.forged)
+
+
+def test_figures_are_as_large_as_asked(made):
+    sides = [max(figure.forged.shape[:2]) for figure in made]
+    assert max(sides) == 256
+    assert np.mean(np.array(sides) == 256) > 0.4
+    for figure in made:
+        assert figure.honest.shape == figure.forged.shape
+        assert figure.honest.dtype == figure.forged.dtype == np.uint8
+        assert all(mask.shape == figure.forged.shape[:2] and mask.dtype == bool for mask in figure.masks)
+
+
+def test_every_kind_is_made_and_clones_most_of_all(made):
+    kinds = [figure.kind for figure in made]
+    assert set(kinds) == set(FORGERIES)
+    assert kinds.count("object clone") > 0.4 * len(kinds)
+
+
+def test_instances_are_as_many_as_in_the_contest(made):
+    """There 68 percent have one, 25 two, 6 three; the bounds are three deviations of 120 draws."""
+    counts = np.array([len(figure.masks) for figure in made])
+    assert 0.55 < np.mean(counts == 1) < 0.81
+    assert 0.13 < np.mean(counts == 2) < 0.37
+    assert counts.min() == 1
+    assert counts.max() <= 5
+
+
+def test_areas_are_as_in_the_contest(made):
+    """There 5, 25, 50, 75, 95 percent lie below 0.17, 0.5, 2.1, 7.3 and 17 percent of the image."""
+    shares = [100 * np.any(figure.masks, axis=0).mean() for figure in made]
+    low, first, middle, third, high = np.percentile(shares, [5, 25, 50, 75, 95])
+    assert 0.05 < low < 1
+    assert 0.3 < first < 2.5
+    assert 1 < middle < 5
+    assert 4 < third < 14
+    assert 9 < high < 45
+
+
+def test_one_picture_or_several_can_be_asked_for():
+    assert all(make_figure(1, number, size=160, compound=False).kind != "panel reuse" for number in range(40))
+    with pytest.raises(ValueError, match="several panels"):
+        make_figure(1, 1, size=160, compound=False, plan="panel reuse")
+    with pytest.raises(ValueError, match="object clone"):
+        make_figure(1, 1, size=160, plan="magic")

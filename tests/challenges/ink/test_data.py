@@ -24,7 +24,7 @@ LABEL, MASK = "train/1/inklabels.png", "train/1/mask.png"
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ink") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96)
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings={})
     for volume in folder.glob("t*/*/surface_volume"):  # six slices are enough here, and quicker to copy
         for path in sorted(volume.iterdir())[6:]:
             path.unlink()

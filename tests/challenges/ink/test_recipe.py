@@ -19,7 +19,7 @@ from handlens.types import Case, Context
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ink")
-    write_sample(folder, seed=41, cases=2, size=192)
+    write_sample(folder, seed=41, cases=2, size=192, settings={})
     return folder
 
 

@@ -16,7 +16,7 @@ from handlens.runs import encode, parse_pairs
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ink")
-    write_sample(folder, seed=31, cases=2, size=160)
+    write_sample(folder, seed=31, cases=2, size=160, settings={})
     return folder
 
 

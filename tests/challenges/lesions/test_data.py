@@ -27,7 +27,7 @@ Table = list[list[str]]
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32)
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32, settings={})
     return folder
 
 

@@ -52,7 +52,7 @@ def read_part(folder: Path) -> tuple[list[Case], list[str]]:
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions")
-    write_sample(folder, seed=3, cases=30, size=72)
+    write_sample(folder, seed=3, cases=30, size=72, settings={})
     return folder
 
 

@@ -25,6 +25,7 @@ from handlens.challenges.cells.tissue import (
     clouds,
     lay_tissue,
 )
+from handlens.types import Settings
 
 PARTS = ("train", "test")
 LEAST_TRAIN = 2
@@ -33,7 +34,7 @@ LEAST_TRAIN = 2
 BLOOD = np.array([0.13, 0.82, 0.62])  # red cells take eosin too, but look more orange
 
 
-def write_sample(folder: Path, *, seed: int, cases: int, size: int) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
     """Labelled slides for training, `cases` without labels for testing, and the labels of these under `truth`."""
     for number, part in enumerate(PARTS):
         masks = folder / ("train" if part == "train" else "truth") / "mask"

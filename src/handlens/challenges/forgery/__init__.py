@@ -3,8 +3,13 @@
 from pathlib import Path
 
 from handlens.challenges.forgery import data, score
-from handlens.later import recipe_of, sample_of
-from handlens.types import Challenge, SampleDefaults
+from handlens.later import recipe_of, sample_of, train_of
+from handlens.types import Challenge, Option, SampleDefaults
+
+OPTIONS = (
+    Option("sources", "Folder of pictures to cut from, instead of painted ones.", commands=("sample",), kind="path"),
+    Option("seconds", "Most seconds spent on one image.", default=13.0, commands=("solve", "train")),
+)
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -22,4 +27,6 @@ CHALLENGE = Challenge(
     perfect=score.perfect,
     empty=score.empty,
     recipe=recipe_of(__name__),
+    options=OPTIONS,
+    train=train_of(__name__),
 )

@@ -1,253 +1,225 @@
-"""Copy-move forgeries of a made-up figure, with masks that are true to the pixel.
+"""Copy-move inside pictures: objects cloned, regions copied, objects covered up. Masks are true to the pixel.
 
 A paste changes only pixels of its mask: the feather lies inside. So mask = source | all pastes, nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from handlens.challenges.forgery.figures import BoolArray, Box, ByteArray, Figure
-from handlens.challenges.forgery.textures import FloatArray, outline
+from handlens.challenges.forgery.changes import Change, blended, changed, draw_change
+from handlens.challenges.forgery.figures import Box, Figure, Placed, widen
+from handlens.challenges.forgery.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
 
 SMALLEST = 40
 """Fewest pixels of a copied region: below, not even a person could say what was copied."""
 
-ATTEMPTS = 60
-"""Tries to find a place for a region or a paste before a smaller region is taken."""
+SHORTEST = 10
+"""Shortest side of a copied region, in pixels: what is smaller is cloned as an object."""
+
+ATTEMPTS = 80
+"""Tries to find a place for a region or a paste."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A figure while it is forged: without print before and after, its objects, and the pixels not to touch."""
+
+    panels: tuple[Placed, ...]
+    honest: ByteArray
+    forged: ByteArray
+    objects: LabelArray
+    taken: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The source: a mask over the figure, and the panel it lies in."""
+    """The source: where its bounding box lies, its mask in there, and the panel."""
 
+    box: Box
     mask: BoolArray
-    panel: Box
+    panel: Placed
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """How a paste differs from its source: turn in degrees, size, mirror, contrast, brightness, soft edge."""
-
-    turn: float
-    size: float
-    mirrored: bool
-    contrast: float
-    brightness: float
-    feather: float
+def start(figure: Figure) -> Draft:
+    """A draft of a figure in which nothing is forged yet: print, gutters, charts and text are not to be touched."""
+    free = np.zeros(figure.objects.shape, np.bool_)
+    for panel in figure.pictures:
+        free[panel.box.window] = True
+    taken = ~free | widen(figure.overlay.marks, 3)
+    return Draft(figure.pictures, figure.picture.copy(), figure.picture.copy(), figure.objects.copy(), taken)
 
 
-def forge(figure: Figure, rng: np.random.Generator) -> tuple[ByteArray, list[BoolArray]]:
-    """The figure with one to three forgeries in it, and one mask for each: the source and all its copies."""
-    picture = figure.picture.copy()
-    taken = _widen(figure.marks, 3)
-    share = float(np.clip(np.exp(rng.normal(np.log(0.034), 0.9)), 0.003, 0.16))
-    wanted = int(rng.choice([1, 2, 3], p=[0.72, 0.22, 0.06]))
-    masks: list[BoolArray] = []
-    for _instance in range(wanted):
-        mask = _forge_once(figure, picture, taken, rng, share=share / wanted)
-        if mask is not None:
-            masks.append(mask)
-            taken |= _widen(mask, 2)
-    return picture, masks
+# --- the three forgeries ------------------------------------------------------------------------------------
 
 
-def _forge_once(
-    figure: Figure, picture: ByteArray, taken: BoolArray, rng: np.random.Generator, *, share: float
-) -> BoolArray | None:
-    """One source and its copies, drawn into `picture`; None where there was no room for any."""
-    copies = int(rng.choice([1, 2, 3], p=[0.8, 0.15, 0.05]))
-    choose = _choose_shape(figure, rng, share)
-    for shrink in (1.0, 0.7, 0.5, 0.35, 0.25):
-        pixels = share * shrink * taken.size / (1 + copies)
-        region = _find_region(figure, taken, rng, choose, pixels)
-        if region is None:
+def clone_object(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
+    """An object pasted once or more on background; the mask, or None where there was no object or no room."""
+    region = _find_object(draft, rng, border=int(rng.choice([1, 1, 2, 2, 3, 5])))
+    if region is None:
+        return None
+    turned = 0.05 if region.panel.lanes else 0.45
+    copies = int(rng.choice([1, 2, 3], p=[0.72, 0.2, 0.08]))
+    return _paste_copies(draft, region, rng, copies=copies, turned=turned, covered=0.25)
+
+
+def copy_region(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
+    """A rectangle or an irregular region pasted once or more; the mask, or None where there was no room."""
+    share = float(np.clip(np.exp(rng.normal(np.log(0.035), 0.85)), 0.004, 0.15))
+    copies = int(rng.choice([1, 2], p=[0.85, 0.15]))
+    for shrink in (1.0, 0.7, 0.5, 0.3):
+        region = _find_region(draft, rng, share * shrink * draft.taken.size / (1 + copies))
+        if region is not None:
+            mask = _paste_copies(draft, region, rng, copies=copies, turned=0.3, covered=1.0)
+            if mask is not None:
+                return mask
+    return None
+
+
+def cover_up(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
+    """An object hidden under background from elsewhere: the mask is the place it was and where the patch is from."""
+    region = _find_object(draft, rng, border=int(rng.integers(3, 6)))
+    if region is None:
+        return None
+    shape = np.ones_like(region.mask) if rng.uniform() < 0.3 else region.mask
+    if (draft.taken[region.box.window] & shape).any():
+        return None
+    change = Change(mirrored=bool(rng.uniform() < 0.3), feather=float(rng.uniform(0.5, 1.5)))
+    for _attempt in range(ATTEMPTS):
+        spot = _free_spot(region.panel.box, shape, rng)
+        if spot is None or spot.meets(region.box):
             continue
-        mask = region.mask.copy()
-        for _copy in range(copies):
-            pasted = _paste(figure, picture, taken | _widen(mask, 2), region, _draw_change(figure, rng), rng)
-            if pasted is not None:
-                mask |= pasted
-        if mask.sum() > region.mask.sum():
-            return mask
+        seen = shape[:, ::-1] if change.mirrored else shape
+        ground = draft.honest[spot.window]
+        if (draft.objects[spot.window][seen] > 0).any() or (draft.taken[spot.window] & seen).any():
+            continue
+        if not 0.7 < float(ground[seen].mean(axis=1).std()) < 0.7 * float(draft.honest[region.box.window].std()) + 1:
+            continue
+        patch, kept = changed(ground, seen, change)
+        return _lay(draft, [(spot, seen)], region.box, patch, kept, change)
     return None
 
 
 # --- sources ------------------------------------------------------------------------------------------------
 
 
-def _choose_shape(figure: Figure, rng: np.random.Generator, share: float) -> Callable[[Box, float], BoolArray | None]:
-    """What is copied: an object (or a band), a rectangle (or a lane), or an irregular region."""
-    lot = float(rng.uniform())
-    if lot < (0.5 if share < 0.03 else 0.15):
-        return lambda box, _area: _object(figure, box, rng)
-    if lot < 0.65:
-        tall = figure.kind == "blot" and rng.uniform() < 0.5
-        return lambda box, area: _rectangle(figure, box, rng, area, tall=tall)
-    return lambda box, area: _irregular(figure, box, rng, area)
-
-
-def _object(figure: Figure, box: Box, rng: np.random.Generator) -> BoolArray | None:
-    """One nucleus, body or band that lies inside the panel, with a thin rim of what is around it."""
-    inner = figure.objects[box.window]
-    edge = np.concatenate([inner[:2].ravel(), inner[-2:].ravel(), inner[:, :2].ravel(), inner[:, -2:].ravel()])
-    whole = np.setdiff1d(inner, edge)
-    whole = whole[whole > 0]
-    if not len(whole):
+def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> Region | None:
+    """One whole nucleus, body or band with a rim of what is around it; it touches no print and no other forgery."""
+    panel = draft.panels[int(rng.integers(len(draft.panels)))]
+    inner = draft.objects[panel.box.window]
+    numbers, areas = np.unique(inner, return_counts=True)
+    usable = (numbers > 0) & (areas >= SMALLEST) & (areas < 0.2 * inner.size)
+    if not usable.any():
         return None
-    mask = np.zeros(figure.objects.shape, np.bool_)
-    mask[box.window] = _widen(inner == rng.choice(whole), int(rng.integers(1, 4)))
-    return mask
+    liking = 1 / np.sqrt(areas[usable])  # small ones are cloned more often
+    order = rng.choice(numbers[usable], size=int(usable.sum()), replace=False, p=liking / liking.sum())
+    for number in order[:20]:
+        rows, columns = np.nonzero(inner == number)
+        top, left = int(rows.min()) - border, int(columns.min()) - border
+        bottom, right = int(rows.max()) + border + 1, int(columns.max()) + border + 1
+        if min(top, left) < 0 or bottom > inner.shape[0] or right > inner.shape[1]:
+            continue
+        box = Box(panel.box.top + top, panel.box.left + left, panel.box.top + bottom, panel.box.left + right)
+        mask = widen(draft.objects[box.window] == number, border)
+        if not (draft.taken[box.window] & mask).any() and draft.honest[box.window][mask].std() > 2:
+            return Region(box, mask, panel)
+    return None
 
 
-def _rectangle(figure: Figure, box: Box, rng: np.random.Generator, area: float, *, tall: bool) -> BoolArray | None:
-    aspect = float(rng.uniform(2.5, 5)) if tall else float(rng.uniform(0.5, 1.8))
-    height, width = round(np.sqrt(area * aspect)), round(np.sqrt(area / aspect))
-    room = box.shape[0] - height, box.shape[1] - width
-    if min(room) < 1 or min(height, width) < 5:
-        return None
-    top, left = box.top + int(rng.integers(room[0])), box.left + int(rng.integers(room[1]))
-    mask = np.zeros(figure.objects.shape, np.bool_)
-    mask[top : top + height, left : left + width] = True
-    return mask
+def _find_region(draft: Draft, rng: np.random.Generator, area: float) -> Region | None:
+    """A rectangle or an irregular region that touches no print and no other forgery, and that shows something."""
+    round_one = rng.uniform() < 0.5
+    for _attempt in range(ATTEMPTS // 4):
+        panel = draft.panels[int(rng.integers(len(draft.panels)))]
+        shape = _irregular(rng, area) if round_one else _rectangle(rng, area)
+        if min(shape.shape) < SHORTEST:
+            return None
+        box = _free_spot(panel.box, shape, rng)
+        if box is None or (draft.taken[box.window] & shape).any():
+            continue
+        seen, all_of_it = draft.honest[box.window][shape], draft.honest[panel.box.window]
+        if seen.std() > max(2.0, 0.6 * float(all_of_it.std())):  # an empty patch is no forgery anyone would make
+            return Region(box, shape, panel)
+    return None
 
 
-def _irregular(figure: Figure, box: Box, rng: np.random.Generator, area: float) -> BoolArray | None:
+def _rectangle(rng: np.random.Generator, area: float) -> BoolArray:
+    aspect = float(rng.uniform(0.5, 1.8))
+    return np.ones((max(1, round(np.sqrt(area * aspect))), max(1, round(np.sqrt(area / aspect)))), np.bool_)
+
+
+def _irregular(rng: np.random.Generator, area: float) -> BoolArray:
     import cv2
 
     radius = float(np.sqrt(area / np.pi))
-    if 2.4 * radius > min(box.shape) or radius < 3:
-        return None
-    x = float(rng.uniform(box.left + 1.2 * radius, box.right - 1.2 * radius))
-    y = float(rng.uniform(box.top + 1.2 * radius, box.bottom - 1.2 * radius))
-    layer = np.zeros(figure.objects.shape, np.uint8)
-    polygon = outline((x, y), (radius * 1.1, radius / 1.1), rng, roughness=0.2)
+    polygon = outline((0, 0), (radius * 1.15, radius / 1.15), rng, roughness=0.2)
+    polygon = polygon - polygon.min(axis=0)
+    layer = np.zeros((int(polygon[:, 1].max()) + 1, int(polygon[:, 0].max()) + 1), np.uint8)
     cv2.fillPoly(layer, [polygon], 1)
-    inside = np.zeros_like(layer)
-    inside[box.window] = layer[box.window]
-    return np.asarray(inside > 0)
+    return np.asarray(layer > 0)
 
 
-def _find_region(
-    figure: Figure,
-    taken: BoolArray,
-    rng: np.random.Generator,
-    choose: Callable[[Box, float], BoolArray | None],
-    area: float,
-) -> Region | None:
-    """A region that touches no letter and no other forgery, and that shows something."""
-    for _attempt in range(ATTEMPTS // 4):
-        box = figure.panels[int(rng.integers(len(figure.panels)))]
-        mask = choose(box, area)
-        if mask is None or mask.sum() < SMALLEST or (mask & taken).any():
-            continue
-        if figure.picture[mask].std() > 10:  # an empty patch of background is no forgery anyone would make
-            return Region(mask, box)
-    return None
+def _free_spot(box: Box, shape: BoolArray, rng: np.random.Generator) -> Box | None:
+    """A place for a shape anywhere in a panel; None where the panel is too small."""
+    height, width = shape.shape
+    room = box.shape[0] - height, box.shape[1] - width
+    if min(room) < 1:
+        return None
+    top, left = box.top + int(rng.integers(room[0])), box.left + int(rng.integers(room[1]))
+    return Box(top, left, top + height, left + width)
 
 
 # --- pastes -------------------------------------------------------------------------------------------------
 
 
-def _draw_change(figure: Figure, rng: np.random.Generator) -> Change:
-    """Half of all pastes are only moved or turned by right angles; blots are seldom turned by odd angles."""
-    odd = rng.uniform() < (0.15 if figure.kind == "blot" else 0.45)
-    turn = float(rng.uniform(0, 360)) if odd else float(rng.choice([0, 0, 90, 180, 270]))
-    size = float(rng.uniform(0.8, 1.25)) if rng.uniform() < 0.35 else 1.0
-    changed = rng.uniform() < 0.4
-    return Change(
-        turn=turn,
-        size=size,
-        mirrored=bool(rng.uniform() < 0.25),
-        contrast=float(rng.uniform(0.8, 1.2)) if changed else 1.0,
-        brightness=float(rng.uniform(-18, 18)) if changed else 0.0,
-        feather=float(rng.uniform(0.5, 1.5)) if rng.uniform() < 0.6 else 0.0,
-    )
-
-
-def _paste(
-    figure: Figure,
-    picture: ByteArray,
-    taken: BoolArray,
-    region: Region,
-    change: Change,
-    rng: np.random.Generator,
+def _paste_copies(
+    draft: Draft, region: Region, rng: np.random.Generator, *, copies: int, turned: float, covered: float
 ) -> BoolArray | None:
-    """Draw the changed source at a free place of a panel; the pixels it covers, None where none is free."""
-    patch, shape = _turned(figure.picture, region.mask, change)
-    height, width = shape.shape
-    for _attempt in range(ATTEMPTS):
-        inside = not figure.alike or rng.uniform() < 0.5
-        box = region.panel if inside else figure.panels[int(rng.integers(len(figure.panels)))]
-        room = box.shape[0] - height, box.shape[1] - width
-        if min(room) < 1:
+    """Paste the region up to `copies` times; `covered` is the largest share of a paste that may hide objects."""
+    mask = np.zeros_like(draft.taken)
+    mask[region.box.window] = region.mask
+    source = draft.honest[region.box.window]
+    grown = widen(mask, 2)
+    draft.taken[grown] = True
+    done = 0
+    for _copy in range(copies):
+        change = draw_change(rng, turned=turned)
+        patch, shape = changed(source, region.mask, change)
+        if shape.sum() < SMALLEST:
             continue
-        top, left = box.top + int(rng.integers(room[0])), box.left + int(rng.integers(room[1]))
-        window = (slice(top, top + height), slice(left, left + width))
-        if (taken[window] & shape).any():
+        spot = _place_for(draft, region, shape, rng, covered)
+        if spot is not None:
+            mask |= _lay(draft, [], spot, patch, shape, change)
+            done += 1
+    if not done:
+        draft.taken[grown] = False
+    return mask if done else None
+
+
+def _place_for(draft: Draft, region: Region, shape: BoolArray, rng: np.random.Generator, covered: float) -> Box | None:
+    """A free place in the same panel, or in one that looks alike; background first, then more and more over objects."""
+    alike = [panel for panel in draft.panels if panel.brush is region.panel.brush]
+    for attempt in range(ATTEMPTS):
+        panel = region.panel if rng.uniform() < 0.6 else alike[int(rng.integers(len(alike)))]
+        spot = _free_spot(panel.box, shape, rng)
+        if spot is None or (draft.taken[spot.window] & shape).any():
             continue
-        picture[window] = _blended(picture[window], patch, shape, change)
-        pasted = np.zeros_like(taken)
-        pasted[window] = shape
-        return pasted
+        hidden = float((draft.objects[spot.window][shape] > 0).mean())
+        if hidden <= (covered if covered == 1.0 else covered * attempt / ATTEMPTS):
+            return spot
     return None
 
 
-def _turned(picture: ByteArray, mask: BoolArray, change: Change) -> tuple[FloatArray, BoolArray]:
-    """The source cut out, mirrored, turned and sized: its pixels and its mask, without empty margins."""
-    import cv2
-
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    window = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-    patch, shape = picture[window].astype(np.float32), mask[window].astype(np.float32)
-    if change.mirrored:
-        patch, shape = patch[:, ::-1], shape[:, ::-1]
-    if change.size == 1.0 and change.turn % 90 == 0:  # exact: no pixel is interpolated
-        quarter = round(change.turn / 90) % 4
-        return np.ascontiguousarray(np.rot90(patch, quarter)), np.ascontiguousarray(np.rot90(shape, quarter) > 0.5)
-    height, width = shape.shape
-    side = int(np.ceil(np.hypot(height, width) * change.size)) + 4
-    middle = ((width - 1) / 2, (height - 1) / 2)
-    matrix = np.asarray(cv2.getRotationMatrix2D(middle, change.turn, change.size), np.float64)
-    matrix[:, 2] += (side - 1) / 2 - np.array(middle)
-    patch = _warped(np.ascontiguousarray(patch), matrix, side, smooth=True)
-    kept = _warped(np.ascontiguousarray(shape), matrix, side, smooth=False) > 0.5
-    rows, columns = np.flatnonzero(kept.any(axis=1)), np.flatnonzero(kept.any(axis=0))
-    if not len(rows):
-        return patch, kept
-    window = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-    return patch[window], kept[window]
-
-
-def _warped(picture: FloatArray, matrix: npt.NDArray[np.float64], side: int, *, smooth: bool) -> FloatArray:
-    import cv2
-
-    border = cv2.BORDER_REPLICATE if smooth else cv2.BORDER_CONSTANT
-    method = cv2.INTER_CUBIC if smooth else cv2.INTER_LINEAR
-    return np.asarray(cv2.warpAffine(picture, matrix, (side, side), flags=method, borderMode=border), np.float32)
-
-
-def _blended(under: ByteArray, patch: FloatArray, shape: BoolArray, change: Change) -> ByteArray:
-    """The paste over what was there; its edge fades over `feather` pixels, inside its mask."""
-    import cv2
-
-    cover = shape.astype(np.float32)
-    if change.feather:
-        padded = np.pad(cover, 4)
-        soft = np.asarray(cv2.GaussianBlur(padded, (0, 0), change.feather), np.float32)[4:-4, 4:-4]
-        cover = cover * np.clip(2 * soft - 0.7, 0.15, 1)
-    middle = patch[shape].mean() if shape.any() else 0.0
-    changed = (patch - middle) * change.contrast + middle + change.brightness * min(1.0, middle / 90)
-    mixed = under * (1 - cover[:, :, None]) + np.clip(changed, 0, 255) * cover[:, :, None]
-    return np.rint(mixed).astype(np.uint8)
-
-
-def _widen(mask: BoolArray, by: int) -> BoolArray:
-    import cv2
-
-    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * by + 1, 2 * by + 1))
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), kernel) > 0)
+def _lay(
+    draft: Draft, sources: list[tuple[Box, BoolArray]], spot: Box, patch: FloatArray, shape: BoolArray, change: Change
+) -> BoolArray:
+    """Draw the patch into the draft; the mask of what it covers, with its sources."""
+    draft.forged[spot.window] = blended(draft.forged[spot.window], patch, shape, change)
+    mask = np.zeros_like(draft.taken)
+    mask[spot.window] = shape
+    for box, seen in sources:
+        mask[box.window] |= seen
+    draft.taken[widen(mask, 2)] = True
+    return mask

@@ -16,14 +16,20 @@ from handlens.types import Shape
 
 FloatArray = npt.NDArray[np.float32]
 LabelArray = npt.NDArray[np.int32]
+ByteArray = npt.NDArray[np.uint8]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture: (H, W, 3) float32 from 0 to 255, and the number of the object at each pixel; 0 is none."""
+    """One picture: (H, W, 3) float32 from 0 to 255, and the number of the object at each pixel; 0 is none.
+
+    A blot has `lanes` of equal width side by side; other pictures have 0.
+    """
 
     picture: FloatArray
     objects: LabelArray
+    lanes: int = 0
 
 
 Painter = Callable[[Shape, np.random.Generator, np.random.Generator], Panel]
@@ -121,16 +127,17 @@ _DYES = ((1.0, 1.0, 1.0), (1.0, 1.0, 1.0), (0.25, 0.35, 1.0), (0.15, 1.0, 0.3), 
 
 def paint_nuclei(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """Stained nuclei on a dark ground: lumpy chromatin, dark nucleoli, out-of-focus haze."""
-    radius = max(6.0, min(shape) * float(style.uniform(0.04, 0.1)))
-    objects = scatter(shape, rng, radius=radius, share=float(rng.uniform(0.12, 0.3)), roughness=0.1)
+    radius = max(6.0, min(shape) * float(np.exp(style.uniform(np.log(0.022), np.log(0.1)))))
+    objects = scatter(shape, rng, radius=radius, share=float(rng.uniform(0.08, 0.28)), roughness=0.1)
     inside = blur((objects > 0).astype(np.float32), radius / 14)
     body = blur(levels(objects, rng, low=70, high=190), radius / 14)
     chromatin = 0.2 * clouds(shape, rng, grain=radius / 4) + 0.12 * clouds(shape, rng, grain=radius / 9)
     nucleoli = np.clip(clouds(shape, rng, grain=radius / 3) - 1.3, 0, 1) * 0.55
     haze = 6 + 3 * clouds(shape, rng, grain=min(shape) / 3) + 0.12 * blur(body, radius * 1.5)
     grey = np.clip(haze, 0, None) + body * inside * np.clip(1 + chromatin - nucleoli, 0.15, 2)
+    grey *= float(style.choice([0.3, 0.6, 1.0, 1.0]))  # many real ones are dark and have few grey levels
     dye = _DYES[int(style.integers(len(_DYES)))]
-    return Panel(finished(tinted(grey.astype(np.float32), dye), rng, noise=float(style.uniform(2, 6))), objects)
+    return Panel(finished(tinted(grey.astype(np.float32), dye), rng, noise=float(style.uniform(1, 5))), objects)
 
 
 def paint_tissue(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
@@ -164,13 +171,43 @@ def paint_granules(shape: Shape, rng: np.random.Generator, style: np.random.Gene
     return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(6, 14))), objects)
 
 
+def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+    """A photograph of specimens laid side by side on cloth: long bodies of many kernels, a shadow beside each."""
+    import cv2
+
+    height, width = shape
+    count = int(np.clip(round(width / height * float(style.uniform(3, 6))), 2, 12))
+    step = width / count
+    objects = np.zeros(shape, np.int32)
+    for number in range(count):
+        x = (number + 0.5 + float(rng.normal(0, 0.03))) * step
+        y = height * float(rng.uniform(0.45, 0.6))
+        turns = np.linspace(0, 2 * np.pi, 48, endpoint=False)
+        wide, long = step * float(rng.uniform(0.26, 0.38)), height * float(rng.uniform(0.16, 0.28))
+        rounded = np.sign(np.cos(turns)) * np.abs(np.cos(turns)) ** 0.7 * (1 + 0.15 * np.sin(turns))
+        points = [x + wide * rounded, y + long * np.sin(turns) + rng.normal(0, 1, 48)]
+        cv2.fillPoly(objects, [np.asarray(np.rint(np.stack(points, axis=1)), np.int32)], number + 1)
+    kernel = max(3.0, step / 14)
+    bumps = np.clip(np.abs(clouds(shape, rng, grain=kernel)) * 0.9, 0, 1.4) + 0.3 * clouds(shape, rng, grain=kernel / 3)
+    cloth = np.array(((38, 92, 84), (122, 92, 58), (60, 60, 66), (150, 140, 120))[int(style.integers(4))], np.float32)
+    picture = cloth * (1 + 0.05 * clouds(shape, rng, grain=2) + 0.05 * clouds(shape, rng, grain=width / 4))[:, :, None]
+    shadow = blur(np.roll(objects > 0, round(step / 12), axis=1).astype(np.float32), step / 20)
+    picture = picture * (1 - 0.45 * shadow[:, :, None])
+    colours = np.array([(228, 176, 70), (235, 222, 190), (150, 45, 35), (215, 140, 50), (70, 40, 50)], np.float32)
+    table = colours[rng.integers(len(colours), size=count + 1)] * rng.uniform(0.85, 1.1, (count + 1, 1))
+    body = table[objects] * (0.62 + 0.4 * bumps)[:, :, None]
+    inside = blur((objects > 0).astype(np.float32), 0.8)[:, :, None]
+    mixed = np.clip(picture * (1 - inside) + body * inside, 0, 255).astype(np.float32)
+    return Panel(finished(mixed, rng, noise=float(style.uniform(2, 6))), objects)
+
+
 def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A western blot: lanes of dark bands that bend and smear, on a pale uneven membrane."""
     import cv2
 
     height, width = shape
-    lanes = int(np.clip(width / style.uniform(28, 60), 2, 12))
-    rows = int(np.clip(height / style.uniform(45, 90), 1, 5))
+    lanes = int(np.clip(width / style.uniform(24, 60), 3, 14))
+    rows = int(np.clip(height / style.uniform(60, 200), 1, 5))
     objects, dark = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     down = (np.arange(rows) + rng.uniform(0.35, 0.65, rows)) * height / rows
     for lane in range(lanes):
@@ -183,17 +220,18 @@ def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generato
             )
             wide, high = (
                 width / lanes * rng.uniform(0.3, 0.44),
-                max(2.5, height / rows * rng.uniform(0.06, 0.14)),
+                min(height / rows * 0.3, max(2.5, width / lanes * rng.uniform(0.1, 0.24))),
             )
             polygon = _band(centre, (wide, high), rng)
             cv2.fillPoly(objects, [polygon], lane * rows + row + 1)
             cv2.fillPoly(dark, [polygon], float(rng.uniform(0.25, 1.0)))
-    soft = blur(dark, max(1.0, height / rows * 0.025))
+    soft = blur(dark, max(1.0, width / lanes * 0.03))
     speckle = 1 + 0.16 * clouds(shape, rng, grain=3) + 0.12 * clouds(shape, rng, grain=8)
     ground = 205 + 9 * clouds(shape, rng, grain=min(shape) / 3) + 5 * clouds(shape, rng, grain=2)
     ground += 4 * clouds(shape, rng, grain=6) - 25 * blur(dark, max(2.0, width / lanes / 4))
     grey = np.clip(ground - 165 * np.clip(soft * speckle, 0, 1.15), 6, 250).astype(np.float32)
-    return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(3, 8))), objects)
+    grey = 255 - grey if style.uniform() < 0.2 else grey  # a gel under ultraviolet light
+    return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(3, 8))), objects, lanes)
 
 
 def _band(centre: tuple[float, float], half: tuple[float, float], rng: np.random.Generator) -> npt.NDArray[np.int32]:
@@ -210,5 +248,6 @@ PAINTERS: Mapping[str, Painter] = {
     "nuclei": paint_nuclei,
     "tissue": paint_tissue,
     "granules": paint_granules,
+    "specimens": paint_specimens,
     "blot": paint_blot,
 }

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from handlens import files, runs
 from handlens.images import write_png
-from handlens.types import Shape
+from handlens.types import Settings, Shape
 
 Map = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -62,7 +62,7 @@ _ARCS: dict[str, list[tuple[float, float, float, float, float, float]]] = {  # c
 LETTERS = tuple(sorted({*_LINES, *_ARCS}))
 
 
-def write_sample(folder: Path, *, seed: int, cases: int, size: int) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
     """Write `cases` test fragments, at least one training fragment, and the test's truth; `size` is the height."""
     shape = (size, size + size // 4)
     for index in range(max(1, cases)):

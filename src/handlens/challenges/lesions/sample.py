@@ -12,6 +12,7 @@ import numpy as np
 from handlens.challenges.lesions.painting import LOOKS, Lab, paint
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.images import write_jpeg
+from handlens.types import Settings
 
 CLASSES = TAXONOMIES["ten"].classes
 TRAINING_RATIO = 4
@@ -74,7 +75,7 @@ class Lesion:
     photographs: int
 
 
-def write_sample(folder: Path, *, seed: int, cases: int, size: int) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
     """`cases` test photographs and four times as many for training; `size` is the shorter side in pixels."""
     training = max(TRAINING_RATIO * cases, LEAST_TRAINING)
     for number, (part, count) in enumerate((("train", training), ("test", cases))):

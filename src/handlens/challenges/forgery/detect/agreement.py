@@ -1,30 +1,62 @@
-"""What pixels say for or against a copy: drawn marks, local agreement, and the regions they make."""
+"""Where a transform holds: the region around some places in which the warped picture agrees with the picture."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.types import Shape
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
+from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
 
-FloatArray = npt.NDArray[np.float32]
-BoolArray = npt.NDArray[np.bool_]
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How alike pixels must be to belong to a copied region."""
+
+    window: int = 9
+    """Side of the window in which pixels are correlated on a canvas of 1000 pixels; smaller on smaller ones."""
+    pixel: float = 0.6
+    """Correlation from which a pixel counts as copied: JPEG and resampling lower it, chance stays under 0.5."""
+    overall: float = 0.65
+    """Mean correlation a whole region must reach."""
+    smallest: int = 60
+    """Fewest pixels of a region."""
+
+    def grow(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> tuple[Patch, Patch] | None:
+        """Source and copy where warped pixels agree around the places (x, y of the copy); None where they do not."""
+        import cv2
+
+        size = (canvas.shape[1], canvas.shape[0])
+        window = int(np.clip(round(self.window * max(size) / 1000), 5, 11)) | 1
+        warped = np.asarray(cv2.warpAffine(canvas.grey, matrix, size, flags=cv2.INTER_LINEAR), np.float32)
+        free = cv2.warpAffine((~canvas.blocked).astype(np.uint8), matrix, size, flags=cv2.INTER_NEAREST) > 0
+        likeness = correlate(canvas.grey, warped, window)
+        likeness[~free | canvas.blocked] = 0
+        agreed = clean(likeness > self.pixel, window)
+        copy = parts_holding(agreed, places)
+        if copy.sum() < self.smallest or likeness[copy].mean() < self.overall:
+            return None
+        copy = round_out(copy, likeness > self.pixel, canvas.grey, warped, window)
+        patch = trimmed(0, 0, copy)
+        source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
+        if patch is None or source is None or overlap(patch, source) > 0.1 * patch.area:
+            return None  # a texture that repeats, not a copy
+        return source, patch
 
 
-def find_marks(grey: FloatArray, white: float, reach: int) -> BoolArray:
-    """Letters, scale bars and paper: they look alike without being copies.
-
-    They are white on something darker, or black on something lighter, or a white sheet; `reach` is how far around
-    a pixel its surroundings go.
-    """
-    import cv2
-
-    around = cv2.blur(grey, (2 * reach + 1, 2 * reach + 1))
-    drawn = (grey > 0.94 * white) & (around < 0.6 * white) | (grey < 0.06 * white) & (around > 0.4 * white)
-    flat = cv2.dilate(grey, np.ones((7, 7))) - cv2.erode(grey, np.ones((7, 7))) < 0.02 * white
-    paper = flat & (grey > 0.97 * white)
-    rim = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach // 4 + 1, reach // 4 + 1))
-    return np.asarray(cv2.dilate((drawn | paper).astype(np.uint8), rim) > 0)
+def overlap(one: Patch, other: Patch) -> int:
+    """Pixels that two regions share."""
+    top, left = max(one.top, other.top), max(one.left, other.left)
+    bottom = min(one.top + one.mask.shape[0], other.top + other.mask.shape[0])
+    right = min(one.left + one.mask.shape[1], other.left + other.mask.shape[1])
+    if bottom <= top or right <= left:
+        return 0
+    first = one.mask[top - one.top : bottom - one.top, left - one.left : right - one.left]
+    second = other.mask[top - other.top : bottom - other.top, left - other.left : right - other.left]
+    return int((first & second).sum())
 
 
 def correlate(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
@@ -84,25 +116,3 @@ def _spread(picture: FloatArray, window: int) -> FloatArray:
 
     mean = cv2.blur(picture, (window, window))
     return np.sqrt(np.maximum(cv2.blur(picture * picture, (window, window)) - mean * mean, 0)).astype(np.float32)
-
-
-def join_shared(masks: list[BoolArray]) -> list[BoolArray]:
-    """Masks joined where they share a third of the smaller one: copies of one source are one instance."""
-    groups: list[BoolArray] = []
-    for mask in masks:
-        joined, apart = mask, []
-        for group in groups:
-            shared = (group & joined).sum() > 0.3 * min(group.sum(), joined.sum())
-            if shared:
-                joined = joined | group
-            else:
-                apart.append(group)
-        groups = [*apart, joined]
-    return groups
-
-
-def resize(mask: BoolArray, shape: Shape) -> BoolArray:
-    import cv2
-
-    share = cv2.resize(mask.astype(np.float32), (shape[1], shape[0]), interpolation=cv2.INTER_AREA)
-    return np.asarray(share > 0.5)

@@ -1,0 +1,176 @@
+"""Finds regions of a figure that are copies of others: cheap tiers first, then objects, then the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.canvas import Canvas, prepare
+from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
+from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
+from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
+from handlens.challenges.forgery.detect.keypoints import KeyPointTier
+from handlens.challenges.forgery.detect.objects import ObjectTier
+from handlens.challenges.forgery.detect.panels import Splitting
+from handlens.challenges.forgery.detect.reuse import PanelTier
+from handlens.challenges.forgery.detect.rim import with_rim
+from handlens.challenges.forgery.detect.verify import find_rival, interior, measure
+
+SECONDS = 13.0
+"""Time for one figure in the contest."""
+
+WORTH_A_LOOK = 0.2
+"""Least probability of a match that is shown to a person."""
+
+SURE = 0.5
+"""Least probability of a group in the answer: a wrong one costs as much as a missing one."""
+
+MOST_REGIONS = 5
+"""Most places that one group can be in: what is there more often repeats by nature, like the squares of a ruler."""
+
+FEWEST = 25
+"""Fewest free pixels of a region that can be judged."""
+
+DRAWN = 36.0
+"""Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
+
+MOST_JUDGED = 60
+"""Matches of one tier that are judged, the most alike ones."""
+
+ABOUT = 0.8
+"""Share of what a match proves from which another proves about as much."""
+
+USUAL, FEW = 8.0, 8
+"""How much honest pairs usually prove, in a figure with too few of them to say: that counts for so many pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """Looks at one figure. The same figure gets the same findings, whatever was looked at before."""
+
+    side: int = 1600
+    """Longer side of the canvas in pixels; smaller figures are not enlarged."""
+    splitting: Splitting = field(default_factory=Splitting)
+    reuse: PanelTier | None = field(default_factory=PanelTier)
+    keypoints: KeyPointTier | None = field(default_factory=KeyPointTier)
+    objects: ObjectTier | None = field(default_factory=ObjectTier)
+    decision: Decision | None = None
+    """How sure a match is; None is the decision that comes with the program."""
+
+    def ready(self) -> Detector:
+        """The same with its decision read."""
+        return self if self.decision else replace(self, decision=shipped())
+
+    def look(self, picture: npt.NDArray[Any], seconds: float = SECONDS) -> Findings:
+        """Everything that is a copy in a picture of 8 or 16 bits, grey or in colour."""
+        decision = self.decision or shipped()
+        clock = Clock(seconds)
+        canvas = prepare(picture, side=self.side, enlargement=1.0, splitting=self.splitting)
+        matches = judge(self.match(canvas, clock), decision)
+        matches = [_with_rim(canvas, match) for match in _worth_a_look(matches)]
+        sure, doubtful, probability = decide(matches, decision)
+        return Findings(
+            canvas.figure,
+            tuple(_panel_of(canvas, panel) for panel in canvas.panels),
+            tuple(_to_figure(canvas, each) for each in sure),
+            tuple(_to_figure(canvas, each) for each in doubtful),
+            probability,
+            tuple(clock.cut),
+        )
+
+    def match_figure(self, picture: npt.NDArray[Any], seconds: float = SECONDS) -> list[Match]:
+        """Candidates of a stored picture in its own pixels, not yet judged."""
+        canvas = prepare(picture, side=self.side, enlargement=1.0, splitting=self.splitting)
+        return [_match_to_figure(canvas, match) for match in self.match(canvas, Clock(seconds))]
+
+    def match(self, canvas: Canvas, clock: Clock) -> list[Match]:
+        """Candidates of all tiers with their evidence, not yet judged."""
+        import cv2
+
+        cv2.setRNGSeed(0)
+        found: list[Match] = []
+        for tier in (self.reuse, self.keypoints, self.objects):
+            if tier is not None:
+                found += tier.find(canvas, clock)
+        return list(_with_evidence(canvas, found))
+
+
+def judge(matches: Sequence[Match], decision: Decision) -> list[Match]:
+    """The matches with their probabilities."""
+    return [replace(match, probability=decision.probability(match)) for match in matches]
+
+
+def decide(matches: Sequence[Match], decision: Decision) -> tuple[list[Group], list[Group], float]:
+    """Groups that are the answer, groups that a person may look at, and the probability that the figure is forged."""
+    likely = [match for match in matches if match.probability >= SURE]
+    groups = [each for each in group(likely) if count_regions(each) <= MOST_REGIONS]
+    probability = decision.figure(groups[0].probability if groups else 0.0)
+    sure = [each for each in groups if decision.figure(each.probability) > decision.least]
+    said = {id(match) for each in sure for match in each.matches}
+    others = group([match for match in _worth_a_look(matches) if id(match) not in said])
+    doubtful = [each for each in others if not any(shares_region(each, known) for known in sure)]
+    return sure, doubtful, probability
+
+
+def _with_rim(canvas: Canvas, match: Match) -> Match:
+    """Objects with the rim that was copied with them; regions of the other tiers have their outline already."""
+    return with_rim(canvas, match) if match.tier == "objects" else match
+
+
+def _worth_a_look(matches: Sequence[Match]) -> list[Match]:
+    return [match for match in matches if match.probability >= WORTH_A_LOOK]
+
+
+def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
+    """Each match with what its pixels say, and with how alike the other pairs of this figure are."""
+    measured = []
+    for match in matches:
+        evidence = dict(match.evidence)
+        points = interior(match.source, canvas.blocked)
+        if "detail" not in evidence and len(points) >= FEWEST:
+            evidence |= measure(canvas, points, match.matrix)
+        if evidence.get("busy", np.inf) <= DRAWN:
+            measured.append(replace(match, evidence=evidence))
+    for tier in sorted({match.tier for match in measured}):
+        some = [match for match in measured if match.tier == tier]
+        values = np.array([proof(match.evidence) for match in some])
+        usual = (float(np.quantile(values, 0.7)) * len(some) + USUAL * FEW) / (len(some) + FEW)
+        peers = _count_peers(some, values)
+        for number in np.argsort(-values, kind="stable")[:MOST_JUDGED]:
+            match = some[number]
+            more = {"crowd": usual, "peers": float(peers[number])}
+            more["rival"] = find_rival(canvas, match.source, match.matrix)
+            yield replace(match, evidence=match.evidence | more)
+
+
+def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """For each match how many others, between other places, prove about as much: many where a texture repeats."""
+    places = np.array([[*match.source.centre, *match.copy.centre] for match in matches])
+    reaches = np.array([np.sqrt(match.source.area / np.pi) for match in matches])
+    counts = np.zeros(len(matches), np.int64)
+    for number, (place, reach) in enumerate(zip(places, reaches, strict=True)):
+        straight = np.abs(places - place).max(axis=1) > reach
+        crossed = np.abs(places[:, [2, 3, 0, 1]] - place).max(axis=1) > reach
+        counts[number] = int((straight & crossed & (values > ABOUT * values[number])).sum())
+    return counts
+
+
+def _to_figure(canvas: Canvas, found: Group) -> Group:
+    return replace(found, matches=tuple(_match_to_figure(canvas, match) for match in found.matches))
+
+
+def _match_to_figure(canvas: Canvas, match: Match) -> Match:
+    """The same match in pixels of the figure."""
+    source, copy = canvas.to_figure(match.source), canvas.to_figure(match.copy)
+    return replace(match, source=source, copy=copy, matrix=canvas.matrix_to_figure(match.matrix))
+
+
+def _panel_of(canvas: Canvas, panel: Panel) -> Panel:
+    down, across = canvas.figure[0] / canvas.shape[0], canvas.figure[1] / canvas.shape[1]
+    top, bottom = round(panel.top * down), round(panel.bottom * down)
+    return Panel(top, round(panel.left * across), bottom, round(panel.right * across), panel.kind)

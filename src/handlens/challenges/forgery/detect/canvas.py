@@ -1,0 +1,138 @@
+"""A figure made ready for matching: grey, every panel stretched to its own range, and what must not be matched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Panel, Patch
+from handlens.challenges.forgery.detect.marks import find_marks
+from handlens.challenges.forgery.detect.panels import Splitting
+from handlens.types import Shape
+
+AnyArray = npt.NDArray[Any]
+ByteArray = npt.NDArray[np.uint8]
+
+GRAIN, NOISE = 1.5, 0.7
+"""Blurs, in pixels, whose residues are the fine grain and, finer still, the noise: no two objects share either."""
+
+WHITEST = 252
+"""Grey level, of 255, from which a camera has seen as much as it can."""
+
+FLATTEST = 2.0
+"""Fewest grey levels between dark and bright of a panel in which anything can be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """`grey` from 0 to 255 with its `grain`, `noise` and slopes.
+
+    `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as white as can be, and so are
+    all their neighbours. `numbers` is the panel of each pixel, from 1 on; 0 is none. `factor` is canvas pixels for one
+    figure pixel.
+    """
+
+    grey: FloatArray
+    grain: FloatArray
+    noise: FloatArray
+    across: FloatArray
+    down: FloatArray
+    blocked: BoolArray
+    saturated: BoolArray
+    numbers: npt.NDArray[np.uint8]
+    panels: tuple[Panel, ...]
+    figure: Shape
+    factor: float
+
+    @property
+    def shape(self) -> Shape:
+        return self.grey.shape[0], self.grey.shape[1]
+
+    @property
+    def pictures(self) -> list[tuple[int, Panel]]:
+        """Panels that are matched, with their numbers."""
+        return [(number, panel) for number, panel in enumerate(self.panels, 1) if panel.kind == "picture"]
+
+    def is_free(self, patch: Patch) -> bool:
+        """Whether hardly any of a region is blocked."""
+        return int((self.blocked[patch.window] & patch.mask).sum()) < 0.1 * patch.area
+
+    def to_figure(self, patch: Patch) -> Patch:
+        """The same region in pixels of the figure."""
+        import cv2
+
+        if self.factor == 1:
+            return patch
+        (height, width), scale = patch.mask.shape, 1 / self.factor
+        top, left = int(patch.top * scale), int(patch.left * scale)
+        bottom = min(self.figure[0], int(np.ceil((patch.top + height) * scale)))
+        right = min(self.figure[1], int(np.ceil((patch.left + width) * scale)))
+        rows, columns = np.arange(top, bottom) + 0.5, np.arange(left, right) + 0.5
+        y = (rows * self.factor - 0.5 - patch.top).astype(np.float32)
+        x = (columns * self.factor - 0.5 - patch.left).astype(np.float32)
+        grid = np.meshgrid(x, y)
+        mask = cv2.remap(patch.mask.astype(np.float32), grid[0], grid[1], cv2.INTER_LINEAR)
+        return Patch(top, left, np.asarray(mask > 0.5))
+
+    def matrix_to_figure(self, matrix: Matrix) -> Matrix:
+        """The same transform in pixels of the figure; pixel centres lie at whole numbers in both."""
+        shift = 0.5 * (1 / self.factor - 1)
+        linear = matrix[:, :2]
+        move = matrix[:, 2] / self.factor + shift - linear @ np.array([shift, shift])
+        return np.column_stack([linear, move])
+
+
+def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Splitting) -> Canvas:
+    """The canvas of a stored picture, brought to at most `side` pixels; small ones are enlarged at most so much."""
+    shape = (picture.shape[0], picture.shape[1])
+    factor = min(side / max(shape), enlargement)
+    factor = 1.0 if 0.8 < factor < 1 else factor  # resampling would cost more grain than it saves time
+    colour = _resized(picture, factor)
+    white = 255.0 if picture.dtype == np.uint8 else 65535.0
+    grey = _to_grey(colour) * np.float32(255 / white)
+    panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
+    return _levelled(grey, find_marks(grey, colour, panels), panels, shape, factor)
+
+
+def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], figure: Shape, factor: float) -> Canvas:
+    """Stretch each picture to its own range; everything outside the pictures is blocked."""
+    import cv2
+
+    blocked = np.ones(grey.shape, np.bool_)
+    numbers = np.zeros(grey.shape, np.uint8)
+    levelled = np.zeros_like(grey)
+    for number, panel in enumerate(panels[:255], 1):
+        part, mark = grey[panel.window], marks[panel.window]
+        seen = part[~mark]
+        low, high = np.percentile(seen, [0.5, 99.8]) if seen.size > 100 else (0, 0)
+        if panel.kind != "picture" or high - low < FLATTEST:
+            continue
+        numbers[panel.window] = number
+        blocked[panel.window] = mark
+        levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), -64, 320)
+    smooth = np.asarray(cv2.GaussianBlur(levelled, (0, 0), GRAIN), np.float32)
+    soft = np.asarray(cv2.GaussianBlur(levelled, (0, 0), NOISE), np.float32)
+    across = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8), np.float32)
+    down = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8), np.float32)
+    residues = (levelled - smooth, levelled - soft)
+    saturated = np.asarray(cv2.erode(grey, np.ones((3, 3))) > WHITEST)
+    return Canvas(levelled, *residues, across, down, blocked, saturated, numbers, panels, figure, factor)
+
+
+def _resized(picture: AnyArray, factor: float) -> AnyArray:
+    import cv2
+
+    if factor == 1:
+        return picture
+    size = (max(1, round(picture.shape[1] * factor)), max(1, round(picture.shape[0] * factor)))
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC))
+
+
+def _to_grey(picture: AnyArray) -> FloatArray:
+    grey = picture.astype(np.float32)
+    if grey.ndim == 3:
+        grey = grey[:, :, :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+    return np.asarray(grey, np.float32)

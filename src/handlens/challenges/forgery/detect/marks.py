@@ -1,0 +1,183 @@
+"""Letters, scale bars and arrows: they look alike in every figure without being copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Panel
+
+CONTRAST = 90
+"""Grey levels, of 255, between ink and what is around it."""
+
+BRIGHT_INK, DARK_INK = 150, 60
+"""Grey level from which ink can be white, and up to which it can be black: small letters are never quite either."""
+
+PURE = 228
+"""Level, of 255, that the best part of a stroke of white ink reaches; black ink is as far from white."""
+
+HARD = 90
+"""Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not."""
+
+RIM = 2
+"""Pixels along the border of a panel that may be a frame, or mixed with the gutter."""
+
+COLOURFUL, DARK_PANEL = 150, 128
+"""Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
+bright ground."""
+
+LINE, LINE_STEP = (32, 0.2), 28
+"""Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart."""
+
+MOST_STROKES = 400
+"""Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A connected part of ink with hard edges: its rectangle, how much of that it fills, how even and pure it is."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    fill: float
+    even: float
+    pure: bool
+
+    @property
+    def is_bar(self) -> bool:
+        """A filled rectangle, long and low or high and narrow."""
+        longer, shorter = max(self.height, self.width), min(self.height, self.width)
+        return self.fill > 0.85 and longer > 4 * shorter and self.even > 0.6
+
+    @property
+    def is_arrow(self) -> bool:
+        """Thin, and of one colour; a nucleus is neither."""
+        return self.fill < 0.45 and self.even > 0.5 and max(self.height, self.width) >= 8
+
+    def follows(self, other: Stroke) -> bool:
+        """Whether two strokes stand in one line of letters, beside each other."""
+        low = min(self.top + self.height, other.top + other.height)
+        shared = low - max(self.top, other.top)
+        gap = max(self.left, other.left) - min(self.left + self.width, other.left + other.width)
+        tall, small = max(self.height, other.height), min(self.height, other.height)
+        return shared > 0.6 * small and tall < 2 * small and gap < 0.9 * tall
+
+    def room(self, shape: tuple[int, ...]) -> tuple[slice, slice]:
+        """Its rectangle with what belongs to it: the dot of an i, a letter that touches a bright object."""
+        around = max(2, min(self.height, min(shape) // 16) // 2)
+        rows = slice(max(0, self.top - around), self.top + self.height + around)
+        return rows, slice(max(0, self.left - 2 * around), self.left + self.width + 2 * around)
+
+
+def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, ...]) -> BoolArray:
+    """Pixels of marks in a grey picture of 0 to 255, with a rim; `colour` is the same picture as it is stored."""
+    import cv2
+
+    marks = np.zeros(grey.shape, np.bool_)
+    for panel in panels:
+        if panel.kind != "picture" or min(panel.shape) < 8:
+            continue
+        part, found = grey[panel.window], marks[panel.window]
+        around = cv2.medianBlur(np.clip(part, 0, 255).astype(np.uint8), 21).astype(np.float32)
+        for bright, ink in (
+            (part, (part > BRIGHT_INK) & (part - around > CONTRAST)),
+            (255 - part, (part < DARK_INK) & (around - part > CONTRAST)),
+        ):
+            for stroke in _drawn(list(_strokes(bright, ink)), part.shape):
+                found[stroke.room(part.shape)] = True
+        found |= _paper(part) | _lines(part)
+        if colour.ndim == 3 and colour.dtype == np.uint8:
+            found |= _coloured(colour[panel.window])
+        reach = max(1, min(panel.shape) // 150)
+        disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+        found[:] = cv2.dilate(found.astype(np.uint8), disc) > 0
+        if panel.shape != grey.shape:
+            found[:RIM], found[-RIM:], found[:, :RIM], found[:, -RIM:] = True, True, True, True
+    return marks
+
+
+def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
+    """Parts of ink with hard edges."""
+    import cv2
+
+    count, parts, boxes, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    if count > MOST_STROKES:
+        return
+    steps = cv2.dilate(bright, np.ones((3, 3))) - cv2.erode(bright, np.ones((3, 3)))
+    for number in range(1, count):
+        left, top, width, height, area = (int(side) for side in boxes[number])
+        if area < 5 or area > 0.03 * ink.size:
+            continue
+        window = (slice(top, top + height), slice(left, left + width))
+        own = parts[window] == number
+        levels = bright[window][own]
+        even, pure = float((levels > levels.max() - 16).mean()), bool(np.percentile(levels, 85) > PURE)
+        rim = own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > 0.8 else own
+        if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
+            yield Stroke(top, left, height, width, area / (width * height), even, pure)
+
+
+def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
+    """Strokes that are bars, arrows, letters of a word, or the letter in the corner of a panel."""
+    for stroke in strokes:
+        if any(bar.is_bar and bar.pure and _beside(stroke, bar) for bar in strokes if bar is not stroke):
+            yield stroke
+        if not stroke.pure:
+            continue
+        neighbours = [other for other in strokes if other is not stroke and stroke.follows(other)]
+        word = len(neighbours) >= 2 or any(sum(map(other.follows, strokes)) >= 3 for other in neighbours)
+        corner = stroke.top + stroke.height < 0.2 * shape[0] and stroke.left + stroke.width < 0.2 * shape[1]
+        if stroke.is_bar or stroke.is_arrow or word or (corner and stroke.even > 0.3):
+            yield stroke
+
+
+def _beside(stroke: Stroke, bar: Stroke) -> bool:
+    """Whether a stroke stands just above or below a scale bar."""
+    middle = stroke.left + stroke.width / 2
+    gap = max(stroke.top, bar.top) - min(stroke.top + stroke.height, bar.top + bar.height)
+    return bar.left - stroke.width < middle < bar.left + bar.width + stroke.width and gap < 1.5 * stroke.height
+
+
+def _paper(part: FloatArray) -> BoolArray:
+    """White sheet inside a panel: flat, as white as can be, and more than a speck."""
+    import cv2
+
+    flat = cv2.dilate(part, np.ones((7, 7))) - cv2.erode(part, np.ones((7, 7))) < 4
+    white = (flat & (part > 250)).astype(np.uint8)
+    _, parts, boxes, _ = cv2.connectedComponentsWithStats(white, connectivity=8)
+    large = np.flatnonzero(boxes[:, cv2.CC_STAT_AREA] > 0.02 * part.size)
+    return np.asarray(np.isin(parts, large[large > 0]), np.bool_)
+
+
+def _coloured(part: npt.NDArray[Any]) -> BoolArray:
+    """Coloured pixels of a panel whose other pixels are grey; where they are not, the colour is the dye."""
+    bands = part[:, :, :3].astype(np.int16)
+    high = bands.max(axis=2)
+    spread = high - bands.min(axis=2)
+    coloured = spread > COLOURFUL
+    others = (high > 25) & ~coloured
+    grey = float((spread[others] < 0.3 * high[others] + 8).mean()) if others.any() else 0.0
+    if grey < 0.8 or coloured.mean() > 0.1 or np.median(high) > DARK_PANEL:
+        return np.zeros(coloured.shape, np.bool_)
+    return np.asarray(coloured, np.bool_)
+
+
+def _lines(part: FloatArray) -> BoolArray:
+    """Straight edges along rows and columns: frames, gutters and rulers; nothing grown is as straight."""
+    import cv2
+
+    found = np.zeros(part.shape, np.uint8)
+    smooth = cv2.blur(part, (3, 3))
+    for axis, side in ((1, part.shape[0]), (0, part.shape[1])):
+        length = max(LINE[0], int(LINE[1] * side))
+        steps = np.abs(cv2.Sobel(smooth, cv2.CV_32F, axis, 1 - axis, ksize=1))
+        hard = (steps > LINE_STEP).astype(np.uint8)
+        kernel = np.ones((length, 1) if axis else (1, length), np.uint8)
+        found |= np.asarray(cv2.morphologyEx(hard, cv2.MORPH_OPEN, kernel), np.uint8)
+    return np.asarray(cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0)

@@ -1,0 +1,214 @@
+"""Copies of single objects: a nucleus, a cell or a grain that stands in the figure twice, turned, mirrored or scaled.
+
+Key points miss what is small and smooth. Here every object is compared with every other object and with every place
+where one could lie on top of another: first by polar pictures, in which a turn is a shift, then pixel by pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.alignment import align_many
+from handlens.challenges.forgery.detect.blobs import ANGLES, Blob, Cutting, foreground, polar
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix
+from handlens.challenges.forgery.detect.outline import warp_patch
+from handlens.challenges.forgery.detect.verify import Points, align, interior, measure, thinned
+
+FEWEST = 25
+"""Fewest pixels of an object, without its rim and what is saturated, that can be compared."""
+
+ALIGNED = 500
+"""Pixels of an object that are aligned at last; all of them are measured."""
+
+ALIGNED_AT_ONCE = 6_000
+"""Candidates that are aligned together, between two looks at the clock."""
+
+WAVES = 9
+"""How many waves around a polar picture are compared: the alignment finds the exact turn."""
+
+_PHASES = np.exp(-2j * np.pi * np.outer(np.arange(ANGLES), np.arange(1, WAVES + 1)) / ANGLES)
+_WAVES = _PHASES.astype(np.complex64)
+_BASIS = np.concatenate([_PHASES.real, _PHASES.imag], axis=1).astype(np.float32)
+
+CLASS = 1.19
+"""Ratio of two neighbouring sizes of objects that are compared together."""
+
+STEP = 1.12
+"""Ratio of two neighbouring sizes at which a place is looked at."""
+
+LARGEST = 1.33
+"""Largest change of size believed, either way: copies are sized by a quarter at most, alignment adds a little."""
+
+APART = 1.7
+"""Radii between an object and its copy: nearer, a thing that is symmetric in itself looks like two."""
+
+SCALES = (-2, -1, 0, 1, 2)
+"""Steps of size between a source and its copy: 0.8 to 1.25."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An object and where a copy of it may lie: place, turn, size; `value` is how alike the polar pictures are."""
+
+    blob: Blob
+    x: float
+    y: float
+    turn: float
+    scale: float
+    mirrored: bool
+    value: float
+
+    def matrix(self) -> Matrix:
+        cosine, sine = np.cos(self.turn) * self.scale, np.sin(self.turn) * self.scale
+        flip = -1.0 if self.mirrored else 1.0
+        linear = np.array([[cosine, -sine * flip], [sine, cosine * flip]])
+        return np.column_stack([linear, np.array([self.x, self.y]) - linear @ [self.blob.x, self.blob.y]])
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTier:
+    """Finds copied objects; lengths are pixels of the canvas."""
+
+    cutting: Cutting = field(default_factory=Cutting)
+    places: int = 900
+    """Most places of one size at which copies are looked for besides the objects' own."""
+    each: int = 6
+    """Candidates kept for each object, direct and mirrored."""
+    candidates: int = 6_000
+    """Candidates that are aligned, those with the most similar polar pictures."""
+    promising: float = 0.8
+    """Least likeness after the first, rough alignment."""
+    likeness: float = 0.9
+    """Least likeness of an aligned pair that is handed on as a match."""
+    grain: float = 0.4
+    """Least likeness of its grain."""
+
+    def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
+        """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
+        blobs = self.cutting.find(canvas)
+        if len(blobs) < 1:
+            return []
+        candidates = sorted(self._candidates(canvas, blobs, clock), key=lambda found: -found.value)
+        matches = []
+        for start in range(0, min(len(candidates), self.candidates), ALIGNED_AT_ONCE):
+            if not clock.allows("objects"):
+                break
+            some = candidates[start : start + ALIGNED_AT_ONCE]
+            regions = [interior(candidate.blob.patch, canvas.saturated) for candidate in some]
+            matrices, values = align_many(canvas, regions, [candidate.matrix() for candidate in some])
+            for candidate, points, matrix, value in zip(some, regions, matrices, values, strict=True):
+                promising = value > self.promising and len(points) >= FEWEST
+                match = self._match(canvas, candidate.blob, points, matrix) if promising else None
+                if match is not None:
+                    matches.append(match)
+        return matches
+
+    # --- candidates -----------------------------------------------------------------------------------------------
+
+    def _candidates(self, canvas: Canvas, blobs: list[Blob], clock: Clock) -> Iterator[Candidate]:
+        radii = np.array([blob.radius for blob in blobs])
+        sizes = np.rint(np.log(radii) / np.log(CLASS)).astype(int)
+        free = foreground(canvas)
+        for size in np.unique(sizes):
+            if not clock.allows("objects", share=0.7):
+                return
+            sources = [blob for blob, own in zip(blobs, sizes, strict=True) if own == size]
+            near = [blob for blob, own in zip(blobs, sizes, strict=True) if abs(own - size) <= 2]
+            x, y = self._places(free, near, float(CLASS**size))
+            yield from self._alike(canvas, sources, x, y, float(CLASS**size))
+
+    def _places(self, free: BoolArray, blobs: list[Blob], radius: float) -> tuple[FloatArray, FloatArray]:
+        """Middles of the objects, and a grid over everything else that is bright."""
+        step = max(2, round(0.35 * radius))
+        rows, columns = np.nonzero(free[step // 2 :: step, step // 2 :: step])
+        if len(rows) > self.places:
+            chosen = np.linspace(0, len(rows) - 1, self.places).astype(int)
+            rows, columns = rows[chosen], columns[chosen]
+        x = np.concatenate([[blob.x for blob in blobs], columns * step + step // 2])
+        y = np.concatenate([[blob.y for blob in blobs], rows * step + step // 2])
+        return x.astype(np.float32), y.astype(np.float32)
+
+    def _alike(
+        self, canvas: Canvas, sources: list[Blob], x: FloatArray, y: FloatArray, radius: float
+    ) -> Iterator[Candidate]:
+        """The most alike places of each source, by the waves around polar pictures at several sizes."""
+        own = np.array([(blob.x, blob.y, blob.radius) for blob in sources], np.float32)
+        first = _waves(polar(canvas.grey, own[:, 0], own[:, 1], own[:, 2]))
+        apart = np.hypot(own[:, :1] - x, own[:, 1:2] - y) > APART * own[:, 2:]
+        seen = [_waves(polar(canvas.grey, x, y, np.full(len(x), radius * STEP**power, np.float32))) for power in SCALES]
+        for mirrored in (False, True):
+            values = np.full(apart.shape, -1, np.float32)
+            powers = np.zeros(apart.shape, np.int8)
+            for number, waves in enumerate(seen):
+                value = _alikeness(first, waves.conj() if mirrored else waves)
+                better = (value > values) & apart
+                values[better], powers[better] = value[better], number
+            for row, blob in enumerate(sources):
+                for column in _peaks(values[row], x, y, 0.6 * blob.radius, self.each):
+                    power = int(powers[row, column])
+                    turn = _best_turn(first[:, row], seen[power][:, column], mirrored)
+                    place = float(x[column]), float(y[column])
+                    yield Candidate(blob, *place, turn, STEP ** SCALES[power], mirrored, float(values[row, column]))
+
+    # --- matches ----------------------------------------------------------------------------------------------------
+
+    def _match(self, canvas: Canvas, blob: Blob, points: Points, matrix: Matrix) -> Match | None:
+        """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
+        matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
+        if likeness < self.likeness:
+            return None
+        scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
+        place = matrix[:, :2] @ [blob.x, blob.y] + matrix[:, 2]
+        gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
+        if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
+            return None
+        evidence = measure(canvas, points, matrix)
+        if evidence["grain"] < self.grain:
+            return None
+        copy = warp_patch(blob.patch, matrix, canvas.shape)
+        if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
+            return None
+        return Match(blob.patch, copy, matrix, "objects", evidence)
+
+
+def _waves(pictures: FloatArray) -> npt.NDArray[np.complex64]:
+    """The waves around polar pictures, from the first on, of unit length: (waves, places, rings)."""
+    waves = (pictures.transpose(0, 2, 1) @ _WAVES).transpose(2, 0, 1)
+    length = np.sqrt((waves.real**2 + waves.imag**2).sum(axis=(0, 2)))
+    return np.ascontiguousarray(waves / np.maximum(length, 1e-3)[:, None], np.complex64)
+
+
+def _alikeness(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex64]) -> FloatArray:
+    """For each source and place the highest correlation over all turns."""
+    values = np.empty((first.shape[1], second.shape[1]), np.float32)
+    other = np.ascontiguousarray(second.transpose(0, 2, 1))
+    for start in range(0, len(values), 16):
+        part = slice(start, start + 16)
+        shared = np.matmul(first[:, part].conj(), other)  # (waves, sources, places)
+        parts = np.concatenate([shared.real, shared.imag]).reshape(2 * WAVES, -1)
+        values[part] = (_BASIS @ parts).max(axis=0).reshape(values[part].shape)
+    return values
+
+
+def _best_turn(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex64], mirrored: bool) -> float:
+    """The turn, in radians, at which two polar pictures are most alike."""
+    shared = (first.conj() * (second.conj() if mirrored else second)).sum(axis=1)
+    best = int((_BASIS @ np.concatenate([shared.real, shared.imag])).argmax())
+    return best * (2 * np.pi / ANGLES) * (-1 if mirrored else 1)  # a mirror turns turns round
+
+
+def _peaks(values: FloatArray, x: FloatArray, y: FloatArray, apart: float, most: int) -> list[int]:
+    """The highest places, none near a higher one."""
+    chosen: list[int] = []
+    for column in np.argsort(-values)[: 12 * most]:
+        if values[column] <= 0 or len(chosen) == most:
+            break
+        if all(np.hypot(x[column] - x[other], y[column] - y[other]) > apart for other in chosen):
+            chosen.append(int(column))
+    return chosen

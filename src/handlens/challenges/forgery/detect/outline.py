@@ -1,0 +1,42 @@
+"""The exact outline of a region and of its copy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from handlens.challenges.forgery.detect.findings import BoolArray, Matrix, Patch
+from handlens.types import Shape
+
+
+def warp_patch(patch: Patch, matrix: Matrix, shape: Shape) -> Patch | None:
+    """Where a transform brings a region, cut at the border of the picture; None where nothing is left."""
+    import cv2
+
+    height, width = patch.mask.shape
+    corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) + np.array([patch.left, patch.top]) - 0.5
+    there = corners @ matrix[:, :2].T + matrix[:, 2]
+    left, top = np.maximum(np.floor(there.min(axis=0)).astype(int) - 1, 0)
+    right, bottom = np.minimum(np.ceil(there.max(axis=0)).astype(int) + 2, [shape[1], shape[0]])
+    if right <= left or bottom <= top:
+        return None
+    local = np.array(matrix, np.float64)
+    local[:, 2] += matrix[:, :2] @ [patch.left, patch.top] - [left, top]
+    size = (int(right - left), int(bottom - top))
+    mask = cv2.warpAffine(patch.mask.astype(np.float32), local, size, flags=cv2.INTER_LINEAR) > 0.5
+    return trimmed(int(top), int(left), np.asarray(mask, np.bool_))
+
+
+def inverse(matrix: Matrix) -> Matrix:
+    """The transform back."""
+    import cv2
+
+    return np.asarray(cv2.invertAffineTransform(np.asarray(matrix, np.float64)), np.float64)
+
+
+def trimmed(top: int, left: int, mask: BoolArray) -> Patch | None:
+    """A region without empty margins; None where the mask is empty."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not len(rows):
+        return None
+    inner = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return Patch(top + int(rows[0]), left + int(columns[0]), np.ascontiguousarray(inner))

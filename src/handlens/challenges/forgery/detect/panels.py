@@ -1,0 +1,143 @@
+"""Where the panels of a compound figure are and what they show: nothing is matched across a gutter or in a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.findings import Panel
+
+ByteArray = npt.NDArray[np.uint8]
+Box = tuple[int, int, int, int]
+"""Top, left, bottom, right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """Cuts a figure along uniform lines and along edges that run right through, again and again."""
+
+    side: int = 1000
+    """Longer side of the picture that is cut: gutters are seen as well when it is small."""
+    white: int = 245
+    """Grey level of paper, from which a line can be a white gutter."""
+    uniform: int = 4
+    """Most grey levels in a line that is a dark or grey gutter."""
+    quiet: float = 0.3
+    """The same as a share of what lines of the picture have: a noisy figure has noisy gutters."""
+    smallest: int = 32
+    """Shortest side of a panel, in pixels of the small picture."""
+    depth: int = 4
+    """How often a part is cut again: rows, columns, rows, columns."""
+
+    def split(self, grey: ByteArray) -> tuple[Panel, ...]:
+        """Panels of an 8-bit grey figure in reading order; the whole figure where nothing cuts it."""
+        import cv2
+
+        height, width = grey.shape
+        factor = min(1.0, self.side / max(height, width))
+        small = grey
+        if factor < 1:
+            size = (max(1, round(width * factor)), max(1, round(height * factor)))
+            small = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8)
+        boxes = list(self._cut(small, (0, 0, *small.shape), self.depth, set()))
+        panels = [self._name(small, box) for box in boxes] or [self._name(small, (0, 0, *small.shape))]
+        if not any(panel.kind == "picture" for panel in panels):
+            panels = [
+                Panel(0, 0, small.shape[0], small.shape[1], "picture")
+            ]  # a figure of plots alone is still looked at
+        scale = (height / small.shape[0], width / small.shape[1])
+        return tuple(_enlarged(panel, scale) for panel in panels)
+
+    # --- cutting ------------------------------------------------------------------------------------------------
+
+    def _cut(self, grey: ByteArray, box: Box, depth: int, done: set[int]) -> Iterator[Box]:
+        """The parts of a box; `done` are the axes along which it cannot be cut."""
+        top, left, bottom, right = box
+        part = grey[top:bottom, left:right]
+        if min(part.shape) < self.smallest:
+            return
+        for axis in (0, 1):
+            if axis in done or depth == 0:
+                continue
+            stretches = self._stretches(part if axis == 0 else part.T)
+            if stretches != [(0, part.shape[axis])]:
+                for start, stop in stretches:
+                    inner = (
+                        (top + start, left, top + stop, right)
+                        if axis == 0
+                        else (top, left + start, bottom, left + stop)
+                    )
+                    yield from self._cut(grey, inner, depth - 1, set())
+                return
+        yield box
+
+    def _stretches(self, part: ByteArray) -> list[tuple[int, int]]:
+        """Ranges of rows between gutters and through edges; all rows where there are none."""
+        gutter = self._gutters(part)
+        edges = np.flatnonzero(np.diff(np.concatenate([[1], gutter.astype(np.int8), [1]])))
+        ranges = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        found = []
+        for start, stop in ranges:
+            cuts = [start, *(start + place for place in self._seams(part[start:stop])), stop]
+            found += [(a, b) for a, b in pairwise(cuts) if b - a >= 2]
+        return found
+
+    def _gutters(self, part: ByteArray) -> npt.NDArray[np.bool_]:
+        """Rows that are paper, or a line of one grey level beside which nearly everything has another."""
+        rows = part.astype(np.int16)
+        low, middle, high = np.percentile(rows, [1, 50, 99], axis=1)
+        paper = low >= self.white
+        spread = high - low
+        line = (spread <= max(self.uniform, self.quiet * float(np.median(spread)))) & ~paper
+        for start, stop in _runs(line):
+            sides = [rows[max(0, start - 2) : start], rows[stop : stop + 2]]
+            level = float(np.median(middle[start:stop]))
+            near = max(2.0, 0.6 * float(spread[start:stop].max()))
+            shares = [float((np.abs(side - level) > near).mean(axis=1).max()) for side in sides if len(side)]
+            line[start:stop] = bool(shares) and min(shares) > 0.5
+        return np.asarray(paper | line)
+
+    def _seams(self, part: ByteArray) -> list[int]:
+        """Rows at which one panel ends and the next begins without a gutter: a step along nearly the whole line."""
+        if len(part) < 2 * self.smallest:
+            return []
+        steps = np.abs(np.diff(part.astype(np.int16), axis=0))
+        usual = np.median(steps, axis=0) * 3 + 8
+        share = (steps > usual).mean(axis=1)
+        places: list[int] = []
+        for row in np.flatnonzero(share > 0.6):
+            around = np.concatenate([share[max(0, row - 4) : max(0, row - 1)], share[row + 2 : row + 5]])
+            clear = len(around) and around.max() < 0.4
+            apart = not places or row + 1 - places[-1] >= self.smallest
+            if clear and apart and self.smallest <= row + 1 <= len(part) - self.smallest:
+                places.append(int(row) + 1)
+        return places
+
+    # --- what it shows ------------------------------------------------------------------------------------------
+
+    def _name(self, grey: ByteArray, box: Box) -> Panel:
+        """A plot is paper with few shades on it; text is a plot that is a low strip; the rest are pictures."""
+        top, left, bottom, right = box
+        part = grey[top:bottom, left:right]
+        shares = np.sort(np.bincount(part.ravel() >> 2, minlength=64))[::-1] / part.size
+        paper = float((part >= self.white).mean())
+        kind = "picture"
+        if (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7):
+            kind = "text" if min(part.shape) < 2 * self.smallest else "plot"
+        return Panel(top, left, bottom, right, kind)
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Starts and stops of the stretches that are true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _enlarged(panel: Panel, scale: tuple[float, float]) -> Panel:
+    down, across = scale
+    top, bottom = round(panel.top * down), round(panel.bottom * down)
+    return Panel(top, round(panel.left * across), bottom, round(panel.right * across), panel.kind)

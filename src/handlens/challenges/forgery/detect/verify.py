@@ -1,0 +1,260 @@
+"""What the pixels say about a supposed copy: how alike source and copy are, and how alike chance would make them.
+
+The shape of two nuclei, cells or bands proves nothing, all are alike in it. What proves a copy is the interior and,
+above all, the grain: the finest texture and the noise, which no two honest objects share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
+
+MOST_POINTS = 4_000
+"""Pixels of a region that are compared: more change nothing but the time."""
+
+LARGEST_STEP = 3.0
+"""Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
+
+
+HOPELESS = (3, 0.5)
+"""After so many steps an alignment that is less alike than this is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Pixels inside a region: x, y, and the middle and reach that make their coordinates small numbers."""
+
+    x: FloatArray
+    y: FloatArray
+    middle: tuple[float, float]
+    reach: float
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def interior(patch: Patch, blocked: BoolArray | None = None) -> Points:
+    """The pixels of a region without its rim, which is shape, not evidence; at most `MOST_POINTS` of them."""
+    import cv2
+
+    mask = patch.mask.astype(np.uint8)
+    inside = cv2.erode(mask, np.ones((3, 3)), iterations=1 if patch.area < 160 else 2, borderValue=0) > 0
+    if inside.sum() < 25:
+        inside = patch.mask
+    if blocked is not None:
+        inside = inside & ~blocked[patch.window]
+    rows, columns = np.nonzero(inside)
+    if len(rows) > MOST_POINTS:
+        chosen = np.linspace(0, len(rows) - 1, MOST_POINTS).astype(int)
+        rows, columns = rows[chosen], columns[chosen]
+    x, y = (columns + patch.left).astype(np.float32), (rows + patch.top).astype(np.float32)
+    middle = (float(x.mean()), float(y.mean())) if len(x) else (0.0, 0.0)
+    return Points(x, y, middle, max(2.0, float(np.sqrt(max(1, len(rows)) / np.pi))))
+
+
+def thinned(points: Points, most: int) -> Points:
+    """Some of the points, evenly chosen: enough of them to find a transform."""
+    if len(points) <= most:
+        return points
+    chosen = np.linspace(0, len(points) - 1, most).astype(int)
+    return Points(points.x[chosen], points.y[chosen], points.middle, points.reach)
+
+
+def moved(points: Points, matrix: Matrix) -> tuple[FloatArray, FloatArray]:
+    """Where the transform brings the points."""
+    x = matrix[0, 0] * points.x + matrix[0, 1] * points.y + matrix[0, 2]
+    y = matrix[1, 0] * points.x + matrix[1, 1] * points.y + matrix[1, 2]
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+def sample(picture: FloatArray, x: FloatArray, y: FloatArray, *, cubic: bool = True) -> FloatArray:
+    """Interpolated values at some places; outside the picture 0."""
+    import cv2
+
+    method = cv2.INTER_CUBIC if cubic else cv2.INTER_LINEAR
+    found = cv2.remap(picture, x.reshape(-1, 1), y.reshape(-1, 1), method, borderMode=cv2.BORDER_CONSTANT)
+    return np.asarray(found, np.float32).ravel()
+
+
+def correlation(one: FloatArray, other: FloatArray) -> float:
+    """Of two samples of the same places; 0 where one is flat."""
+    one, other = one - one.mean(), other - other.mean()
+    spread = float(np.sqrt(float(one @ one) * float(other @ other)))
+    return float(one @ other) / spread if spread > 1e-3 * len(one) else 0.0
+
+
+def align(canvas: Canvas, points: Points, matrix: Matrix, *, steps: int = 12) -> tuple[Matrix, float]:
+    """The similarity near `matrix` under which the region and its copy are most alike, and how alike they are.
+
+    Gauss and Newton's way: the slopes of the picture say how turn, size and place must change.
+    """
+    source = canvas.grey[points.y.astype(int), points.x.astype(int)]
+    mirrored = float(np.linalg.det(matrix[:, :2])) < 0
+    u, v = (points.x - points.middle[0]) / points.reach, (points.y - points.middle[1]) / points.reach
+    state = _to_state(matrix, points, mirrored)
+    x, y = _placed(state, u, v, mirrored)
+    here = sample(canvas.grey, x, y)
+    best = correlation(source, here)
+    sign = -1.0 if best < -0.3 else 1.0  # an inverted copy is one too
+    source, best = source * np.float32(sign), best * sign
+    for step in range(steps):
+        if step == HOPELESS[0] and best < HOPELESS[1]:
+            break
+        change = _newton(canvas, source, here, (x, y), (u, v), mirrored)
+        if change is None:
+            break
+        for part in (1.0, 0.5, 0.2):
+            tried = state + part * change
+            there = _placed(tried, u, v, mirrored)
+            found = sample(canvas.grey, *there)
+            value = correlation(source, found)
+            if value > best:
+                break
+        else:
+            break
+        gained = value - best
+        state, (x, y), here, best = tried, there, found, value
+        if gained < 2e-4:
+            break
+    return _to_matrix(state, points, mirrored), best * sign
+
+
+def _newton(
+    canvas: Canvas,
+    source: FloatArray,
+    here: FloatArray,
+    places: tuple[FloatArray, FloatArray],
+    around: tuple[FloatArray, FloatArray],
+    mirrored: bool,
+) -> npt.NDArray[np.float64] | None:
+    """The change of the four numbers that would make the copy like its source if the picture were linear."""
+    across, down = sample(canvas.across, *places, cubic=False), sample(canvas.down, *places, cubic=False)
+    (u, v), side = around, -1.0 if mirrored else 1.0
+    columns = [here, np.ones_like(here), across * u + side * down * v, down * u - side * across * v, across, down]
+    table = np.stack(columns, axis=1).astype(np.float64)
+    try:
+        answer = np.linalg.solve(table.T @ table + 1e-3 * np.eye(6), table.T @ source.astype(np.float64))
+    except np.linalg.LinAlgError:
+        return None
+    gain = float(answer[0])
+    if abs(gain) < 0.05:
+        return None
+    change = answer[2:] / gain
+    largest = float(np.abs(change).max())
+    return np.asarray(change * min(1.0, LARGEST_STEP / max(largest, 1e-9)))
+
+
+def _to_state(matrix: Matrix, points: Points, mirrored: bool) -> npt.NDArray[np.float64]:
+    """Two numbers for turn and size, scaled by the reach, and the place of the region's middle."""
+    middle = matrix[:, :2] @ np.array(points.middle) + matrix[:, 2]
+    side = -1.0 if mirrored else 1.0
+    first = 0.5 * (matrix[0, 0] + side * matrix[1, 1]) * points.reach
+    second = 0.5 * (matrix[1, 0] - side * matrix[0, 1]) * points.reach
+    return np.array([first, second, *middle])
+
+
+def _placed(
+    state: npt.NDArray[np.float64], u: FloatArray, v: FloatArray, mirrored: bool
+) -> tuple[FloatArray, FloatArray]:
+    first, second, x, y = (np.float32(number) for number in state)
+    side = np.float32(-1.0 if mirrored else 1.0)
+    return first * u - side * second * v + x, second * u + side * first * v + y
+
+
+def _to_matrix(state: npt.NDArray[np.float64], points: Points, mirrored: bool) -> Matrix:
+    side = -1.0 if mirrored else 1.0
+    first, second = state[:2] / points.reach
+    linear = np.array([[first, -side * second], [second, side * first]])
+    return np.column_stack([linear, state[2:] - linear @ np.array(points.middle)])
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------
+
+
+def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
+    """How alike source and copy are: all of it, its detail, its grain; how many pixels, how busy they are.
+
+    `smooth` and `coarse` say how much a pixel's detail and grain are its neighbour's: then few pixels speak for
+    themselves.
+
+    A copy with dark and bright exchanged is as alike as it is unlike: `inverted` is 1 for it.
+    """
+    rows, columns = points.y.astype(int), points.x.astype(int)
+    x, y = moved(points, matrix)
+    one, other = canvas.grey[rows, columns], sample(canvas.grey, x, y)
+    likeness = correlation(one, other)
+    sign = -1.0 if likeness < -0.3 else 1.0
+    source, copy = canvas.grain[rows, columns], sample(canvas.grain, x, y)
+    beside = np.minimum(columns + 1, canvas.shape[1] - 1)
+    return {
+        "likeness": sign * likeness,
+        "detail": sign * compare_detail(points, one, other),
+        "grain": sign * correlation(source, copy),
+        "noise": sign * correlation(canvas.noise[rows, columns], sample(canvas.noise, x, y)),
+        "inverted": float(sign < 0),
+        "smooth": max(0.0, compare_detail(points, one, canvas.grey[rows, beside])),
+        "coarse": max(0.0, correlation(source, canvas.grain[rows, beside])),
+        "pixels": float(len(points)),
+        "busy": float(min(source.std(), copy.std())),
+    }
+
+
+def compare_detail(points: Points, source: FloatArray, copy: FloatArray) -> float:
+    """Correlation of what is left when a smooth surface is taken from both: two honest objects share nothing there.
+
+    The surface is a polynomial of third degree, of fourth where there are pixels enough: what shape explains.
+    """
+    degree = 3 if len(points) < 300 else 4
+    u, v = (points.x - points.middle[0]) / points.reach, (points.y - points.middle[1]) / points.reach
+    terms = [u**power * v**other for power in range(degree + 1) for other in range(degree + 1 - power)]
+    if len(points) < 2 * len(terms):
+        return 0.0
+    surface, _ = np.linalg.qr(np.stack(terms, axis=1).astype(np.float64))
+    left = [values - surface @ (surface.T @ values) for values in (source, copy)]
+    return correlation(*(each.astype(np.float32) for each in left))
+
+
+def find_rival(canvas: Canvas, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
+    """How alike the source's grain is to other places around the copy: in a texture that repeats, as alike as there.
+
+    The middle of the source, at most `most` pixels wide, is laid on every place around the copy but the copy itself.
+    """
+    import cv2
+
+    height, width = (min(most, side) for side in patch.mask.shape)
+    x, y = patch.centre
+    back = cv2.invertAffineTransform(np.asarray(matrix, np.float64))
+    middle = matrix[:, :2] @ np.array([x, y]) + matrix[:, 2]
+    scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
+    half = (max(4, int(0.5 * scale * height)), max(4, int(0.5 * scale * width)))
+    # twice the object's size: an object is often half a period of what repeats
+    reach = (half[0] + max(12, 4 * half[0]), half[1] + max(12, 4 * half[1]))
+    window = _grid(middle, reach)
+    around = cv2.remap(canvas.grain, *window, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
+    small = _grid(middle, half)
+    source = (
+        (back[0, 0] * small[0] + back[0, 1] * small[1] + back[0, 2]).astype(np.float32),
+        (back[1, 0] * small[0] + back[1, 1] * small[1] + back[1, 2]).astype(np.float32),
+    )
+    template = cv2.remap(canvas.grain, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
+    if template.std() < 1e-3 or around.std() < 1e-3:
+        return 1.0
+    table = np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED))
+    row, column = table.shape[0] // 2, table.shape[1] // 2
+    across, down = round(x - float(middle[0])), round(y - float(middle[1]))
+    for here, there, near in ((row, column, max(3, min(half) // 4)), (row + down, column + across, max(half))):
+        rows, columns = (slice(max(0, place - near), max(0, place + near + 1)) for place in (here, there))
+        table[rows, columns] = -1  # the copy itself, and the source if it lies near
+    return float(np.clip(np.nan_to_num(table, nan=0.0, posinf=0.0, neginf=0.0).max(), -1, 1))
+
+
+def _grid(middle: npt.NDArray[np.float64], half: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
+    rows = np.arange(-half[0], half[0] + 1, dtype=np.float32) + np.float32(middle[1])
+    columns = np.arange(-half[1], half[1] + 1, dtype=np.float32) + np.float32(middle[0])
+    x, y = np.meshgrid(columns, rows)
+    return x.astype(np.float32), y.astype(np.float32)

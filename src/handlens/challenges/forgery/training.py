@@ -1,0 +1,191 @@
+"""Fits the decision: how sure a match is, learned from labelled figures. The detector itself learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from handlens.challenges.forgery import data
+from handlens.challenges.forgery.detect import Detector, decide, judge
+from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, describe, fit_curve
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.kept import from_text, to_text
+from handlens.challenges.forgery.labels import FALSE, label_matches
+from handlens.challenges.forgery.score import ORDER
+from handlens.errors import DataError
+from handlens.files import write_text
+from handlens.images import read_image
+from handlens.metrics import matched_f1
+from handlens.runfolder import Journal, fingerprint
+from handlens.runs import Runs, decode, encode
+from handlens.splits import fold_of
+from handlens.types import Case, Progress, Settings, Shape, Truth
+from handlens.workers import map_in_processes, usable_cores
+
+FOLDS = 5
+"""Parts of the figures; each is judged by a decision that was fitted to the others."""
+
+KEPT = 150
+"""Matches of a figure that are learned from, those with the most alike detail: the rest are all false."""
+
+NEGATIVES = 20.0
+"""How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A figure: its group, its true instances, its matches, and the instance that each match shows, or why not."""
+
+    case: Case
+    truth: tuple[Runs, ...]
+    shape: Shape
+    matches: tuple[Match, ...]
+    labels: tuple[int, ...]
+
+
+def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
+    """Fit the decision to the labelled figures of a folder; the numbers are of figures that were not fitted to.
+
+    Stopped and called again, it goes on with the figures that were not yet looked at.
+    """
+    truth = data.open_truth(folder, settings)
+    seconds = float(settings["seconds"])
+    words = [version("handlens"), repr(Detector()), str(seconds)]
+    journal = Journal(run, fingerprint(words, folder, without=run))
+    try:
+        _look_at_all(truth.cases, seconds, journal, progress)
+    finally:
+        journal.close()
+    examples = [_example(case, truth, journal.done[case.id][0]) for case in truth.cases]
+    if not any(label >= 0 for example in examples for label in example.labels):
+        raise DataError("the detector finds no true copy here, so that there is nothing to learn from", file=folder)
+    decision, numbers = fit(examples)
+    write_text(run / FILE, decision.to_json())
+    journal.remove()
+    return numbers
+
+
+def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
+    """The decision fitted to all examples, and what decisions fitted to the others are worth on each fold."""
+    folds = _folds(examples)
+    surest, answered, scores = np.zeros(len(examples)), [], []
+    curves_of = [
+        fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold]) for fold in range(FOLDS)
+    ]
+    for number, (example, fold) in enumerate(zip(examples, folds, strict=True)):
+        matches = judge(example.matches, Decision(curves_of[fold], worth=1.0))
+        surest[number] = max((match.probability for match in matches), default=0.0)
+    forged = np.array([bool(example.truth) for example in examples])
+    worth = 0.8
+    slope, offset = _calibrate(surest, forged)
+    for example, fold in zip(examples, folds, strict=True):
+        decision = Decision(curves_of[fold], worth, slope, offset)
+        found, _, _ = decide(judge(example.matches, decision), decision)
+        masks = tuple(encode(group.mask(example.shape), order=ORDER) for group in found)
+        answered.append(bool(masks))
+        scores.append(score_one(masks, example.truth))
+    value, said = np.array(scores), np.array(answered)
+    hits = forged & said
+    worth = float(np.clip(value[hits].mean(), 0.2, 0.95)) if hits.any() else worth
+    numbers = {
+        "figures": float(len(examples)),
+        "oF1 of forged figures": float(value[forged].mean()) if forged.any() else float("nan"),
+        "oF1 of forged figures answered": worth,
+        "forged figures answered": float(said[forged].mean()) if forged.any() else float("nan"),
+        "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
+        "oF1": float(value.mean()),
+    }
+    return Decision(fit_curves(examples), worth, slope, offset), numbers
+
+
+def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
+    """A curve for each tier that has true and false matches."""
+    curves = {}
+    for tier, names in FEATURES.items():
+        rows, labels, weights = [], [], []
+        for example in examples:
+            chosen = [
+                (match, label)
+                for match, label in zip(example.matches, example.labels, strict=True)
+                if match.tier == tier
+            ]
+            false = sum(label == FALSE for _, label in chosen)
+            for match, label in chosen:
+                if label >= FALSE:
+                    features = describe(match)
+                    rows.append([features[name] for name in names])
+                    labels.append(label >= 0)
+                    same = sum(other == label for _, other in chosen)
+                    weights.append(3.0 / same if label >= 0 else min(1.0, NEGATIVES / false))
+        truths = np.array(labels, np.bool_)
+        if truths.any() and not truths.all():
+            curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights))
+    return curves
+
+
+def score_one(said: tuple[Runs, ...], truth: tuple[Runs, ...]) -> float:
+    """oF1 of one figure."""
+    if not said or not truth:
+        return float(not said and not truth)
+    return matched_f1(said, truth)
+
+
+# --- examples -----------------------------------------------------------------------------------------------------
+
+
+def _look_at_all(cases: Sequence[Case], seconds: float, journal: Journal, progress: Progress) -> None:
+    """Put the matches of every figure that is not there yet into the journal."""
+    left = [case for case in cases if case.id not in journal.done]
+    look = partial(_make_looker, seconds)
+    found = map_in_processes(look, left, workers=min(usable_cores(), len(left)), name=lambda case: case.id)
+    try:
+        for index, text in found:
+            journal.add(left[index].id, (text,))
+            progress(len(journal.done), len(cases))
+    finally:
+        found.close()
+
+
+def _make_looker(seconds: float) -> Any:
+    return partial(_look, Detector(), seconds)
+
+
+def _look(detector: Detector, seconds: float, case: Case) -> str:
+    """The shape of a figure and its best matches, in pixels of the figure, as text."""
+    picture = read_image(case.path)
+    found = detector.match_figure(picture, seconds)
+    best = sorted(found, key=lambda match: -match.evidence["detail"])[:KEPT]
+    return to_text((picture.shape[0], picture.shape[1]), best)
+
+
+def _example(case: Case, truth: Truth, text: str) -> Example:
+    shape, matches = from_text(text)
+    instances = tuple(truth.read(case))
+    masks = [decode(each, shape, order=ORDER) for each in instances]
+    return Example(case, instances, shape, matches, label_matches(matches, masks))
+
+
+def _folds(examples: Sequence[Example]) -> list[int]:
+    """A fold for each example; an image and its authentic twin have the same."""
+    groups = [example.case.group or example.case.id.rsplit("/", 1)[-1] for example in examples]
+    folds = min(FOLDS, len(set(groups)))
+    return fold_of(
+        groups, folds=folds, seed=0, strata=["forged" if example.truth else "authentic" for example in examples]
+    )
+
+
+def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:
+    """Slope and offset that bring the log-odds of the surest match to those of the figure."""
+    chosen = surest > 0
+    if not forged[chosen].any() or forged[chosen].all():
+        return 1.0, 0.0
+    odds = np.log(np.clip(surest[chosen], 1e-6, 1 - 1e-6) / (1 - np.clip(surest[chosen], 1e-6, 1 - 1e-6)))
+    curve = fit_curve(("odds",), odds[:, None], forged[chosen], np.ones(int(chosen.sum())), ridge=0.1)
+    slope = curve.weights[0] / curve.spreads[0]
+    return float(slope), float(curve.offset - slope * curve.means[0])

@@ -1,0 +1,245 @@
+"""Work shared among processes: each does one item at a time, so that it is known what a process died of."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from handlens.errors import HandlensError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+"""How libraries are told to keep to one thread; they read it when they are loaded, so before a process starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A process and our end of the pipe to it."""
+
+    process: SpawnProcess
+    pipe: Connection[Any, Any]
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def map_in_processes(
+    make: Callable[[], Callable[[Item], Result]],
+    items: Sequence[Item],
+    *,
+    workers: int,
+    name: Callable[[Item], str] = str,
+) -> Generator[tuple[int, Result], None, None]:
+    """Index and result of every item, as they come; `make` gives the function, once in each process.
+
+    An exception of the function is raised here. A process that ends before its answer raises HandlensError with the
+    `name` of its item. With one worker all is done in this process, in order. Close the generator to stop early.
+    """
+    if workers <= 1:
+        function = make()
+        for index, item in enumerate(items):
+            yield index, function(item)
+        return
+    payload = _pickled(make)
+    started: list[_Worker] = []
+    try:
+        with _one_thread_each(), _held_interrupt():
+            started.extend(_start(payload) for _ in range(min(workers, len(items))))
+        yield from _share(items, started, name)
+    finally:
+        _end(started)
+
+
+def _share(items: Sequence[Item], workers: Sequence[_Worker], name: Callable[[Item], str]) -> Iterator[tuple[int, Any]]:
+    from multiprocessing.connection import wait
+
+    processes: dict[Any, SpawnProcess] = {worker.pipe: worker.process for worker in workers}
+    waiting = iter(range(len(items)))
+    busy: dict[Any, int] = {pipe: next(waiting) for pipe in processes}  # there are no more processes than items
+    for pipe, index in busy.items():
+        _send(pipe, items[index])
+    while busy:
+        ready: list[Any] = wait(list(busy))
+        for pipe in ready:
+            index = busy.pop(pipe)
+            try:
+                done, value = pickle.loads(pipe.recv_bytes())
+            except (EOFError, OSError):
+                raise _death(processes[pipe], name(items[index])) from None
+            following = next(waiting, None)
+            if following is not None:
+                busy[pipe] = following
+                _send(pipe, items[following])  # before the result is used: nobody waits for that
+            if not done:
+                raise value
+            yield index, value
+
+
+def _pickled(value: object) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception as error:  # whatever the value's own code raises
+        what = f"this solver cannot be shared among processes ({type(error).__name__}: {error})"
+        raise HandlensError(f"{what}: use one worker") from error
+
+
+def _send(pipe: Connection[Any, Any], item: object) -> None:
+    """Hand over an item; a process that is gone is noticed when its answer is read."""
+    content = _pickled(item)
+    with suppress(OSError):
+        pipe.send_bytes(content)
+
+
+def _death(process: SpawnProcess, name: str) -> HandlensError:
+    """What became of a process that closed its pipe without an answer."""
+    process.join()
+    if process.exitcode == -9:
+        what = "the process working on it was killed, most likely because memory ran out: use fewer workers"
+    else:
+        what = f"the process working on it ended with exit status {process.exitcode}: use one worker to see why"
+    return HandlensError(f"{name}: {what}")
+
+
+def _start(payload: bytes) -> _Worker:
+    """A new process; never forked: OpenCV's threads do not survive that."""
+    import logging
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, payload, logging.root.manager.disable), daemon=True)
+    try:
+        process.start()
+    finally:
+        theirs.close()  # so that the pipe ends when the process does
+    return _Worker(process, ours)
+
+
+def _end(workers: Sequence[_Worker]) -> None:
+    """End them at once, whatever they do: an unfinished item leaves nothing."""
+    for worker in workers:
+        worker.process.kill()
+    for worker in workers:
+        worker.process.join()
+        worker.process.close()
+        worker.pipe.close()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes started meanwhile use one thread: together they have a core each."""
+    before = {variable: os.environ.get(variable) for variable in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
+
+
+@contextmanager
+def _held_interrupt() -> Iterator[None]:
+    """Ctrl-C waits until the end; processes started meanwhile never hear it: we end them ourselves."""
+    import signal
+    import threading
+
+    heard: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # the main thread alone hears Ctrl-C
+        with _blocked_interrupt():
+            yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        with _blocked_interrupt():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _blocked_interrupt() -> Iterator[None]:
+    """Processes inherit what this thread blocks. Blocking alone does not help us: any other thread may be told."""
+    import signal
+    from multiprocessing import resource_tracker
+
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would end the blocking when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- in the other process -----------------------------------------------------------------------------------------
+
+
+def _work(pipe: Connection[Any, Any], payload: bytes, silenced: int) -> None:
+    """Answer items until the pipe is closed; an error is an answer too."""
+    import logging
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable(silenced)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    function: Callable[[Any], Any] | None = None
+    while True:
+        try:
+            content = pipe.recv_bytes()
+        except (EOFError, OSError):
+            return
+        try:
+            function = function or pickle.loads(payload)()
+            answer = pickle.dumps((True, function(pickle.loads(content))))
+        except Exception as error:
+            answer = _packed_error(error)
+        try:
+            pipe.send_bytes(answer)
+        except OSError:
+            return
+
+
+def _leave_with_parent() -> None:
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _packed_error(error: Exception) -> bytes:
+    """The error as it is, where it can travel; otherwise its words. One of ours needs no traceback, others do."""
+    import traceback
+
+    words = "".join(traceback.format_exception(error)).rstrip()
+    if not isinstance(error, HandlensError):
+        error.add_note(words)
+    try:
+        packed = pickle.dumps((False, error))
+        pickle.loads(packed)
+        return packed
+    except Exception:
+        spoken = HandlensError(str(error)) if isinstance(error, HandlensError) else RuntimeError(words)
+        return pickle.dumps((False, spoken))

@@ -1,0 +1,96 @@
+"""Agreement: a copied region is grown to its whole shape and not beyond, repeated texture is refused."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import box, canvas_of, f1, moved, painted, paste, similarity, texture
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlens.challenges.forgery.detect.agreement import Agreement, clean, correlate, overlap, parts_holding
+
+SHAPE = (260, 400)
+
+
+def ellipse(middle=(100, 120)):
+    return cv2.ellipse(np.zeros(SHAPE, np.uint8), middle, (60, 42), 15, 0, 360, 1, cv2.FILLED) > 0
+
+
+def grown(picture, matrix, seeds):
+    places = np.rint([moved(matrix, seed) for seed in seeds]).astype(np.int64)
+    return Agreement().grow(canvas_of(picture), matrix, places)
+
+
+SEEDS = [(100, 120), (90, 110), (115, 125)]
+
+
+@pytest.mark.parametrize(("turn", "mirror"), [(0, False), (70, False), (160, True)])
+def test_the_whole_region_is_found_from_a_few_places(turn, mirror):
+    forged, copy, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), turn, 1.0, mirror, gain=1.0)
+    source, found = grown(forged, matrix, SEEDS)
+    assert f1(painted(found, SHAPE), copy) > 0.9
+    assert f1(painted(source, SHAPE), ellipse()) > 0.9
+
+
+def test_a_wrong_transform_grows_nothing():
+    forged, _, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), gain=1.0)
+    assert grown(forged, matrix + np.array([[0, 0, 9.0], [0, 0, 0]]), SEEDS) is None
+
+
+def test_places_elsewhere_grow_nothing():
+    forged, _, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), gain=1.0)
+    assert grown(forged, matrix, [(20, 20)]) is None
+    assert grown(forged, matrix, [(-900, 5000)]) is None
+
+
+def test_a_texture_that_repeats_is_no_copy():
+    rows, columns = np.indices(SHAPE)
+    stripes = 128 + 60 * np.sin(columns / 4) * np.sin(rows / 4)
+    step = 2 * np.pi * 4
+    assert grown(stripes, similarity(to=(step, 0)), [(100, 100), (120, 120)]) is None
+
+
+def test_flat_ground_is_no_copy():
+    picture = texture(1, SHAPE)
+    picture[:, 100:] = 90
+    assert grown(picture, similarity(to=(120, 0)), [(150, 100), (160, 120)]) is None
+
+
+def test_correlation_is_local():
+    one = texture(1, (80, 120))
+    other = texture(2, (80, 120))
+    other[:, :60] = 200 - 0.5 * one[:, :60]
+    other[:, 100:] = 50
+    found = correlate(one, other, 9)
+    assert found[:, 5:50].max() < -0.95
+    assert abs(found[:, 68:92].mean()) < 0.25
+    assert not found[:, 108:].any()
+
+
+def test_specks_go_and_gaps_close():
+    agreed = np.zeros((60, 60), bool)
+    agreed[10:40, 10:40] = True
+    agreed[25, 25] = False
+    agreed[50, 50] = True
+    found = clean(agreed, 9)
+    assert found[25, 25]
+    assert not found[50, 50]
+
+
+def test_only_parts_with_a_place_are_kept_without_holes():
+    agreed = np.zeros((60, 60), bool)
+    agreed[5:20, 5:20] = agreed[40:50, 40:50] = True
+    agreed[10:12, 10:12] = False
+    found = parts_holding(agreed, np.array([[6, 6], [300, -4]]))
+    assert found[10, 10]
+    assert not found[40:].any()
+
+
+boxes = st.builds(box, st.integers(0, 20), st.integers(0, 20), st.integers(1, 15), st.integers(1, 15))
+
+
+@given(boxes, boxes)
+def test_overlap_is_the_pixels_of_both(one, other):
+    shape = (40, 40)
+    assert overlap(one, other) == (painted(one, shape) & painted(other, shape)).sum()
+    assert overlap(one, other) == overlap(other, one)

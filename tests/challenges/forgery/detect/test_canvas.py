@@ -1,0 +1,152 @@
+"""The canvas: every kind of stored picture becomes the same grey picture, and its pixels find back to the figure."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import as_patch, canvas_of, f1, moved, nuclei, painted, similarity, texture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handlens.challenges.forgery.detect.canvas import prepare
+from handlens.challenges.forgery.detect.findings import Patch
+from handlens.challenges.forgery.detect.panels import Splitting
+
+
+def prepared(picture, side=1600, enlargement=1.0):
+    return prepare(picture, side=side, enlargement=enlargement, splitting=Splitting())
+
+
+GREY = np.full((180, 240), 255, np.uint8)
+GREY[:, :115], GREY[:, 125:] = (texture(seed, (180, 115), blur=3, contrast=25) for seed in (1, 2))
+KINDS = {
+    "grey": GREY,
+    "16 bits": GREY.astype(np.uint16) * 257,
+    "colour": np.dstack([GREY] * 3),
+    "alpha": np.dstack([GREY] * 3 + [np.full_like(GREY, 255)]),
+    "16 bits in colour": np.dstack([GREY.astype(np.uint16) * 257] * 3),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_picture_gives_the_same_canvas(kind):
+    plain, other = prepared(GREY), prepared(KINDS[kind])
+    assert np.abs(plain.grey - other.grey).max() < 0.1
+    assert np.array_equal(plain.blocked, other.blocked)
+    assert plain.panels == other.panels
+
+
+@pytest.mark.parametrize("gain", [0.3, 1.6])
+def test_brightness_and_contrast_make_no_difference(gain):
+    picture = texture(2, (180, 240), blur=3, contrast=20, level=70)
+    plain, other = (prepared((65535 / 255 * gain * picture).astype(np.uint16)) for gain in (1.0, gain))
+    assert np.abs(plain.grey - other.grey).max() < 1
+
+
+@pytest.mark.parametrize("level", [0, 77, 255])
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_of_a_flat_picture_everything_is_blocked(level, kind):
+    canvas = prepared(np.full((60, 90), level, kind))
+    assert canvas.blocked.all()
+    assert not canvas.grain.any()
+    assert not canvas.noise.any()
+    assert not canvas.numbers.any()
+
+
+def test_noise_is_finer_than_grain():
+    coarse, fine = (canvas_of(texture(1, (150, 200), blur=blur)) for blur in (2.0, 0.3))
+    for canvas in (coarse, fine):
+        assert canvas.noise.std() < canvas.grain.std() < canvas.grey.std()
+    assert coarse.noise.std() < 0.3 * fine.noise.std()
+
+
+def test_panels_are_numbered_and_gutters_blocked():
+    figure = np.full((120, 310), 255, np.uint8)
+    figure[:, :150], figure[:, 160:] = (texture(seed, (120, 150), blur=3) for seed in (1, 2))
+    canvas = canvas_of(figure)
+    assert canvas.blocked[:, 151:159].all()
+    assert [number for number, _ in canvas.pictures] == [1, 2]
+    assert (canvas.numbers[60, 20], canvas.numbers[60, 155], canvas.numbers[60, 290]) == (1, 0, 2)
+
+
+def test_a_dim_panel_is_stretched_like_a_bright_one():
+    figure = np.full((120, 310), 255, np.float32)
+    bright = texture(1, (120, 150), blur=3, contrast=40, level=120)
+    figure[:, :150], figure[:, 160:] = bright, 20 + 0.25 * bright
+    canvas = canvas_of(figure)
+    inner = slice(10, 110)
+    assert np.abs(canvas.grey[inner, 10:140] - canvas.grey[inner, 170:300]).mean() < 4
+
+
+@pytest.mark.parametrize("shape", [(4000, 3000), (400, 4000)])
+def test_a_large_figure_gets_a_small_canvas(shape):
+    canvas = prepared(np.zeros(shape, np.uint8), side=500)
+    assert max(canvas.shape) == 500
+    assert canvas.figure == shape
+    assert canvas.factor == pytest.approx(500 / max(shape))
+
+
+def test_small_figures_are_enlarged_only_where_that_is_asked_for():
+    assert prepared(GREY).shape == GREY.shape
+    assert prepared(GREY, enlargement=2.0).shape == (360, 480)
+
+
+# --- back to the figure ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A canvas a third as large as its figure."""
+    return prepared(np.zeros((900, 1200), np.uint8), side=400)
+
+
+def in_figure(point, factor):
+    """Where the middle of a canvas pixel lies in the figure: whole numbers are middles in both."""
+    return (np.asarray(point) + 0.5) / factor - 0.5
+
+
+@settings(max_examples=30)
+@given(
+    turn=st.floats(-180, 180),
+    scale=st.floats(0.5, 2),
+    mirror=st.booleans(),
+    point=st.tuples(st.floats(0, 400), st.floats(0, 300)),
+    to=st.tuples(st.floats(0, 400), st.floats(0, 300)),
+)
+def test_a_transform_means_the_same_in_the_figure(small, turn, scale, mirror, point, to):
+    matrix = similarity(turn, scale, mirror, around=(200, 150), to=to)
+    there = moved(small.matrix_to_figure(matrix), in_figure(point, small.factor))
+    assert there == pytest.approx(in_figure(moved(matrix, point), small.factor), abs=1e-6)
+
+
+def test_a_region_lies_where_it_lies_in_the_figure(small):
+    patch = as_patch(cv2.ellipse(np.zeros((300, 400), np.uint8), (150, 120), (60, 40), 20, 0, 360, 1, -1) > 0)
+    found = small.to_figure(patch)
+    large = cv2.resize(painted(patch, (300, 400)).astype(np.uint8), (1200, 900), interpolation=cv2.INTER_NEAREST) > 0
+    assert f1(painted(found, (900, 1200)), large) > 0.98
+    assert found.centre == pytest.approx(in_figure(patch.centre, small.factor), abs=1)
+
+
+@pytest.mark.parametrize("corner", [(0, 0), (280, 380)])
+def test_a_region_at_the_border_stays_inside_the_figure(small, corner):
+    found = small.to_figure(Patch(*corner, np.ones((20, 20), bool)))
+    mask = painted(found, small.figure)  # raises where it lies outside
+    assert mask.sum() == pytest.approx(60 * 60, rel=0.07)
+
+
+def test_with_an_odd_factor_nothing_leaves_the_figure():
+    canvas = prepared(np.zeros((1001, 777), np.uint8), side=333)
+    height, width = canvas.shape
+    found = canvas.to_figure(Patch(0, 0, np.ones((height, width), bool)))
+    missing = np.subtract(canvas.figure, found.mask.shape)
+    assert missing.min() >= 0
+    assert missing.max() <= 2
+    assert found.mask[5:-5, 5:-5].all()
+
+
+def test_a_region_with_much_ink_is_not_free():
+    picture, masks = nuclei()
+    canvas = canvas_of(picture)
+    assert canvas.is_free(as_patch(masks[0]))
+    canvas.blocked[as_patch(masks[0]).window] = True
+    assert not canvas.is_free(as_patch(masks[0]))
+    assert canvas.is_free(as_patch(masks[1]))

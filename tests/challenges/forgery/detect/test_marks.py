@@ -1,0 +1,126 @@
+"""Marks: what was drawn over a picture is found, what was photographed is not."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import nuclei, texture
+
+from handlens.challenges.forgery.detect.findings import Panel
+from handlens.challenges.forgery.detect.marks import find_marks
+
+
+def marks_of(picture, colour=None):
+    grey = np.asarray(picture, np.float32)
+    whole = (Panel(0, 0, *grey.shape, "picture"),)
+    return find_marks(grey, grey.astype(np.uint8) if colour is None else colour, whole)
+
+
+def ground(ink):
+    """A quiet picture on which the ink can be seen."""
+    return texture(1, (300, 400), blur=3, contrast=10, level=60 if ink > 127 else 190).astype(np.uint8)
+
+
+def drawn(ink, draw):
+    """A picture with ink on it, and where the ink is."""
+    picture = ground(ink)
+    before = picture.copy()
+    draw(picture, ink)
+    return picture, cv2.absdiff(picture, before) > 60
+
+
+def scale_bar(picture, ink, thick=3):
+    cv2.rectangle(picture, (290, 270), (370, 269 + thick), ink, cv2.FILLED)
+    cv2.putText(picture, "20 um", (296, 262), cv2.FONT_HERSHEY_SIMPLEX, 0.7, ink, 2)
+
+
+def thick_bar(picture, ink):
+    scale_bar(picture, ink, thick=7)
+
+
+def panel_letter(picture, ink):
+    cv2.putText(picture, "B", (12, 32), cv2.FONT_HERSHEY_SIMPLEX, 0.7, ink, 2)
+
+
+def bold_letter(picture, ink):
+    cv2.putText(picture, "B", (12, 38), cv2.FONT_HERSHEY_SIMPLEX, 1.1, ink, 3)
+
+
+def words(picture, ink):
+    cv2.putText(picture, "control", (120, 150), cv2.FONT_HERSHEY_SIMPLEX, 0.8, ink, 2)
+
+
+def arrow(picture, ink):
+    cv2.arrowedLine(picture, (200, 200), (240, 170), ink, 2, tipLength=0.3)
+
+
+@pytest.mark.parametrize("ink", [255, 0], ids=["white", "black"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        scale_bar,
+        panel_letter,
+        words,
+        arrow,
+        thick_bar,
+        bold_letter,
+    ],
+)
+def test_what_was_drawn_is_marked(draw, ink):
+    picture, true = drawn(ink, draw)
+    found = marks_of(picture)
+    assert found[true].mean() > 0.9
+    assert found.mean() < 0.15  # and hardly anything else is
+
+
+def test_coloured_ink_on_a_grey_picture_is_marked():
+    grey = ground(255)
+    colour = np.dstack([grey] * 3).astype(np.uint8)
+    cv2.circle(colour, (200, 150), 30, (255, 30, 30), 2)
+    true = colour.max(axis=2).astype(int) - colour.min(axis=2) > 100
+    found = marks_of(colour @ np.array([0.299, 0.587, 0.114], np.float32), colour)
+    assert found[true].all()
+    assert found.mean() < 0.1
+
+
+def test_a_coloured_picture_is_no_ink():
+    colour = np.dstack(
+        [texture(2, (200, 200), level=170), texture(3, (200, 200), level=90, contrast=20), np.full((200, 200), 120)]
+    )
+    found = marks_of(colour @ np.array([0.299, 0.587, 0.114]), colour.astype(np.uint8))
+    assert found.mean() < 0.02
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bright_nuclei_are_no_marks(seed):
+    picture, masks = nuclei(seed)
+    assert marks_of(picture)[np.any(masks, axis=0)].mean() < 0.02
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_saturated_nuclei_are_no_marks(seed):
+    picture, masks = nuclei(seed)
+    bright = np.clip(2.5 * cv2.GaussianBlur(picture, (0, 0), 2), 0, 255)  # as a lens shows them
+    assert (bright == 255).mean() > 0.05
+    assert marks_of(bright)[np.any(masks, axis=0)].mean() < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_irregular_bright_cells_are_no_marks(seed):
+    field = texture(seed, (300, 400), blur=7, contrast=60, level=40)
+    cells = cv2.GaussianBlur(np.where(field > 90, 235, 20).astype(np.float32), (0, 0), 1.2)
+    assert marks_of(cells + texture(seed + 9, (300, 400), contrast=6, level=0))[field > 90].mean() < 0.05
+
+
+def test_the_frame_of_a_panel_is_marked_and_its_middle_is_not():
+    picture = texture(5, (200, 300), contrast=20)
+    found = find_marks(picture, picture.astype(np.uint8), (Panel(20, 30, 180, 280, "picture"),))
+    assert found[20, 30:280].all()
+    assert found[20:180, 279].all()
+    assert not found[40:160, 60:250].any()
+    assert not found[:20].any()
+
+
+def test_plots_have_no_marks():
+    picture, _ = drawn(255, words)
+    found = find_marks(picture.astype(np.float32), picture, (Panel(0, 0, 300, 400, "plot"),))
+    assert not found.any()

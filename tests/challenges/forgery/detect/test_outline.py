@@ -1,0 +1,56 @@
+"""Outlines: a region lands where its transform says, and is cut at the border."""
+
+import numpy as np
+import pytest
+from detector_pictures import as_patch, box, f1, inverse, moved, nuclei, painted, similarity
+
+from handlens.challenges.forgery.detect.outline import trimmed, warp_patch
+
+SHAPE = (300, 300)
+
+
+def test_a_plain_move_keeps_every_pixel():
+    patch = as_patch(nuclei()[1][0])
+    found = warp_patch(patch, similarity(around=(0, 0), to=(31, 17)), SHAPE)
+    assert (found.top, found.left) == (patch.top + 17, patch.left + 31)
+    assert np.array_equal(found.mask, patch.mask)
+
+
+@pytest.mark.parametrize("turn", range(0, 360, 90))
+@pytest.mark.parametrize("mirror", [False, True])
+def test_quarter_turns_keep_every_pixel(turn, mirror):
+    patch = as_patch(nuclei()[1][0])
+    found = warp_patch(patch, similarity(turn, 1, mirror, around=(50, 50), to=(150, 150)), SHAPE)
+    expected = np.rot90(patch.mask[:, ::-1] if mirror else patch.mask, -turn // 90)
+    assert np.array_equal(found.mask, expected)
+
+
+@pytest.mark.parametrize(("turn", "scale"), [(30, 1.0), (-100, 1.3), (10, 0.7)])
+def test_there_and_back_is_where_it_was(turn, scale):
+    patch = as_patch(nuclei()[1][4])
+    matrix = similarity(turn, scale, True, around=patch.centre, to=(140, 170))
+    there = warp_patch(patch, matrix, SHAPE)
+    assert there.centre == pytest.approx(moved(matrix, patch.centre), abs=0.5)
+    assert there.area == pytest.approx(scale**2 * patch.area, rel=0.05)
+    back = warp_patch(there, inverse(matrix), SHAPE)
+    assert f1(painted(back, SHAPE), painted(patch, SHAPE)) > 0.96
+
+
+def test_the_border_cuts_a_region():
+    found = warp_patch(box(10, 10, 20, 20), similarity(to=(280, 0)), SHAPE)
+    assert found.area == 10 * 20
+    assert painted(found, SHAPE).sum() == found.area
+
+
+@pytest.mark.parametrize("to", [(400, 0), (-50, 0), (0, 500), (-5000, -5000)])
+def test_outside_nothing_is_left(to):
+    assert warp_patch(box(10, 10, 20, 20), similarity(to=to), SHAPE) is None
+
+
+def test_margins_are_trimmed():
+    mask = np.zeros((9, 9), bool)
+    mask[3:5, 2:8] = True
+    patch = trimmed(100, 200, mask)
+    assert (patch.top, patch.left, patch.mask.shape) == (103, 202, (2, 6))
+    assert patch.mask.all()
+    assert trimmed(0, 0, np.zeros((4, 4), bool)) is None

@@ -1,0 +1,168 @@
+"""Panels: cut where a figure has gutters, left whole where it only looks so, named for what they show."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import nuclei, texture
+
+from handlens.challenges.forgery.detect.panels import Splitting
+
+
+def compound(heights, widths, gutter, paper, *, margin=0, levels=(90, 150)):
+    """A grid of textured panels of these sizes, and their boxes: top, left, bottom, right."""
+    shape = [sum(sides) + gutter * (len(sides) - 1) + 2 * margin for sides in (heights, widths)]
+    figure, boxes = np.full(shape, paper, np.float32), []
+    top = margin
+    for row, height in enumerate(heights):
+        left = margin
+        for column, width in enumerate(widths):
+            level = levels[(row + column) % len(levels)]
+            figure[top : top + height, left : left + width] = texture(
+                10 * row + column, (height, width), blur=3, contrast=20, level=level
+            )
+            boxes.append((top, left, top + height, left + width))
+            left += width + gutter
+        top += height + gutter
+    return np.rint(figure).astype(np.uint8), boxes
+
+
+def split(figure, **options):
+    return Splitting(**options).split(figure)
+
+
+def places(panels):
+    return sorted((panel.top, panel.left, panel.bottom, panel.right) for panel in panels)
+
+
+def assert_near(panels, boxes, pixels=4):
+    found = places(panels)
+    assert len(found) == len(boxes)
+    for box in boxes:
+        assert min(np.abs(np.subtract(box, place)).max() for place in found) <= pixels
+
+
+@pytest.mark.parametrize("paper", [255, 248, 0, 128], ids=["white", "off-white", "black", "grey"])
+@pytest.mark.parametrize("gutter", [3, 12])
+def test_a_grid_is_cut_along_its_gutters(paper, gutter):
+    figure, boxes = compound([120, 120], [150, 150, 150], gutter, paper, levels=(70, 190))
+    panels = split(figure)
+    assert_near(panels, boxes)
+    assert {panel.kind for panel in panels} == {"picture"}
+
+
+@pytest.mark.parametrize("paper", [255, 200])
+def test_a_thin_line_is_a_gutter(paper):
+    figure, boxes = compound([140, 140], [160, 160], 2, paper, levels=(60, 110))
+    assert_near(split(figure), boxes)
+
+
+def test_panels_of_unequal_sizes_are_cut():
+    figure, boxes = compound([60, 150, 90], [200, 80], 8, 255)
+    assert_near(split(figure), boxes)
+
+
+def test_rows_may_have_other_columns_each():
+    above, first = compound([120], [100, 200], 10, 255)
+    below, second = compound([100], [150, 60, 80], 10, 255)
+    figure = np.full((230, 310), 255, np.uint8)
+    figure[:120, : above.shape[1]] = above
+    figure[130:, : below.shape[1]] = below
+    second = [(top + 130, left, bottom + 130, right) for top, left, bottom, right in second]
+    assert_near(split(figure), first + second)
+
+
+def test_margins_are_no_part_of_a_panel():
+    figure, boxes = compound([120, 120], [150, 150], 10, 255, margin=25)
+    assert_near(split(figure), boxes)
+
+
+def test_panels_that_touch_are_cut():
+    figure, boxes = compound([140, 140], [160, 160], 0, 255, levels=(50, 200))
+    assert_near(split(figure), boxes)
+
+
+def test_a_noisy_gutter_is_one():
+    figure, boxes = compound([140, 140], [160, 160], 10, 0, levels=(120, 180))
+    noisy = figure + np.random.default_rng(1).normal(3, 1.5, figure.shape)
+    assert_near(split(np.clip(noisy, 0, 255).astype(np.uint8)), boxes)
+
+
+def test_panels_come_in_reading_order():
+    figure, _ = compound([100, 100], [120, 120], 8, 255)
+    corners = [(panel.top, panel.left) for panel in split(figure)]
+    assert corners == sorted(corners)
+
+
+@pytest.mark.parametrize("level", [40, 128, 215])
+def test_a_single_picture_stays_one(level):
+    picture = texture(3, (300, 400), blur=4, contrast=25, level=level).astype(np.uint8)
+    assert places(split(picture)) == [(0, 0, 300, 400)]
+
+
+@pytest.mark.parametrize("noise", [0, 1, 4])
+def test_empty_rows_of_a_fluorescence_picture_are_no_gutter(noise):
+    picture, _ = nuclei(places=[(60, 60), (60, 200), (240, 100), (240, 220)])
+    picture = np.where(picture > 40, picture, 0) + np.abs(np.random.default_rng(2).normal(0, 1, picture.shape)) * noise
+    assert places(split(np.clip(picture, 0, 255).astype(np.uint8))) == [(0, 0, 300, 300)]
+
+
+def test_a_large_figure_is_cut_at_the_same_places():
+    figure, boxes = compound([120, 120], [150, 150], 10, 255)
+    large = cv2.resize(figure, None, fx=5, fy=5, interpolation=cv2.INTER_LINEAR)
+    assert_near(split(large), [tuple(5 * side for side in box) for box in boxes], pixels=15)
+    panels = split(large)
+    assert max(panel.bottom for panel in panels) <= large.shape[0]
+    assert max(panel.right for panel in panels) <= large.shape[1]
+
+
+def plot(shape=(160, 220)):
+    figure = np.full(shape, 255, np.uint8)
+    cv2.line(figure, (20, 10), (20, 140), 0, 2)
+    cv2.line(figure, (20, 140), (210, 140), 0, 2)
+    points = np.array([(30 + 18 * step, 120 - 11 * step + 10 * (step % 2)) for step in range(10)])
+    cv2.polylines(figure, [points], False, 60, 2)
+    return figure
+
+
+def test_a_plot_beside_a_picture_is_named_so():
+    figure = np.full((160, 460), 255, np.uint8)
+    figure[:, :220] = texture(4, (160, 220), blur=3).astype(np.uint8)
+    figure[:, 240:] = plot()
+    kinds = {panel.kind: panel for panel in split(figure)}
+    assert kinds["picture"].right <= 230
+    assert any(panel.kind in ("plot", "text") and panel.left >= 230 for panel in split(figure))
+    assert all(panel.left < 230 for panel in split(figure) if panel.kind == "picture")
+
+
+def test_a_line_of_words_is_no_picture():
+    figure = np.full((260, 400), 255, np.uint8)
+    figure[:200] = texture(5, (200, 400), blur=3).astype(np.uint8)
+    cv2.putText(figure, "Figure 1. Cells at day 3", (8, 240), cv2.FONT_HERSHEY_SIMPLEX, 0.9, 0, 2)
+    pictures = [panel for panel in split(figure) if panel.kind == "picture"]
+    assert places(pictures) == [(0, 0, 200, 400)]
+
+
+def test_paper_between_a_pale_picture_and_a_plot_is_a_gutter():
+    figure = np.full((380, 220), 255, np.uint8)
+    figure[:200] = np.random.default_rng(3).normal(228, 8, (200, 220)).clip(0, 255)
+    figure[220:] = plot()
+    (picture,) = [panel for panel in split(figure) if panel.kind == "picture"]
+    assert (picture.top, picture.left, picture.right) == (0, 0, 220)
+    assert 196 <= picture.bottom <= 212
+
+
+def test_a_figure_of_plots_alone_is_looked_at_whole():
+    (panel,) = split(plot())
+    assert panel.kind == "picture"
+    assert panel.shape == (160, 220)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (31, 31), (20, 3000)])
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_odd_figures_have_a_panel_inside_them(shape, level):
+    for picture in (np.full(shape, level, np.uint8), np.random.default_rng(0).integers(0, 256, shape, np.uint8)):
+        panels = split(picture)
+        assert panels
+        for panel in panels:
+            assert 0 <= panel.top < panel.bottom <= shape[0]
+            assert 0 <= panel.left < panel.right <= shape[1]

@@ -1,0 +1,101 @@
+"""Panels shown again: found for each way to lay a rectangle on another, in part, inverted, zoomed."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import canvas_of, f1, painted, texture
+
+from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.reuse import TURNS, PanelTier
+
+GAP = 12
+
+
+def side_by_side(one, other):
+    """A figure of two panels on white paper; the mask of each."""
+    height = max(len(one), len(other))
+    figure = np.full((height, one.shape[1] + GAP + other.shape[1]), 255, np.float32)
+    masks = np.zeros((2, *figure.shape), bool)
+    for picture, mask, left in ((one, masks[0], 0), (other, masks[1], one.shape[1] + GAP)):
+        window = (slice(0, picture.shape[0]), slice(left, left + picture.shape[1]))
+        figure[window], mask[window] = picture, True
+    return figure, masks
+
+
+def field(seed=1, shape=(140, 180)):
+    """A picture with objects of many sizes, as panels have."""
+    return 0.5 * (texture(seed, shape, blur=2) + texture(seed + 50, shape, blur=6))
+
+
+def find(figure, **options):
+    return PanelTier(**options).find(canvas_of(figure), Clock(60))
+
+
+@pytest.mark.parametrize(("turn", "mirrored"), TURNS)
+def test_each_way_of_laying_a_panel_again_is_found(turn, mirrored):
+    panel = field()
+    again = np.rot90(panel[:, ::-1] if mirrored else panel, turn)
+    figure, masks = side_by_side(panel, 0.8 * again + 20)
+    (match,) = find(figure)
+    assert match.tier == "panels"
+    assert match.mirrored == mirrored
+    assert abs(match.scale - 1) < 0.02
+    assert match.evidence["detail"] > 0.9
+    assert f1(painted(match.source, figure.shape) | painted(match.copy, figure.shape), masks.any(axis=0)) > 0.9
+
+
+def test_a_partial_overlap_is_found_and_no_more_than_that():
+    wide = field(2, (140, 260))
+    figure, _masks = side_by_side(wide[:, :160], wide[:, 100:])
+    (match,) = find(figure)
+    shared = np.zeros(figure.shape, bool)
+    shared[:, 100:160] = shared[:, 160 + GAP : 160 + GAP + 60] = True
+    assert f1(painted(match.source, figure.shape) | painted(match.copy, figure.shape), shared) > 0.85
+
+
+def test_an_inverted_panel_is_found():
+    panel = field()
+    figure, masks = side_by_side(panel, 240 - panel[::-1])
+    (match,) = find(figure)
+    assert match.evidence["inverted"] == 1
+    assert match.evidence["detail"] > 0.9
+    assert (
+        f1(painted(match.copy, figure.shape), masks[1]) > 0.9 or f1(painted(match.source, figure.shape), masks[1]) > 0.9
+    )
+
+
+@pytest.mark.parametrize("zoom", [0.7, 1.4])
+def test_a_panel_of_another_size_is_found(zoom):
+    panel = field()
+    figure, _ = side_by_side(panel, cv2.resize(panel, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_AREA))
+    (match,) = find(figure)
+    assert max(match.scale, 1 / match.scale) == pytest.approx(max(zoom, 1 / zoom), rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_pictures_of_the_same_kind_are_left_alone(seed):
+    figure, _ = side_by_side(field(seed), field(seed + 10))
+    assert find(figure) == []
+
+
+def test_a_single_picture_has_no_pairs():
+    assert find(field()) == []
+
+
+def test_a_flat_panel_is_no_copy_of_another():
+    figure, _ = side_by_side(np.full((140, 180), 90.0), np.full((140, 180), 92.0))
+    assert find(figure) == []
+
+
+def test_three_panels_of_one_picture_give_all_pairs():
+    panel = field()
+    two, _ = side_by_side(panel, panel[:, ::-1])
+    figure, _ = side_by_side(two, panel[::-1])
+    assert len(find(figure)) == 3
+
+
+def test_without_time_it_says_so():
+    figure, _ = side_by_side(field(), field())
+    clock = Clock(0)
+    assert PanelTier().find(canvas_of(figure), clock) == []
+    assert clock.cut == ["panels"]

@@ -1,0 +1,232 @@
+"""What pixels say: the alignment finds the true transform, a copy is alike in its detail, chance is not."""
+
+import cv2
+import numpy as np
+import pytest
+from detector_pictures import as_patch, box, canvas_of, centre, moved, painted, paste, points_of, similarity, texture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handlens.challenges.forgery.detect.findings import Patch
+from handlens.challenges.forgery.detect.verify import (
+    MOST_POINTS,
+    align,
+    compare_detail,
+    correlation,
+    find_rival,
+    interior,
+    measure,
+    thinned,
+)
+
+SHAPE = (220, 320)
+SOURCE, TARGET = (90, 100), (230, 110)
+"""Middles of a region and its copy, as x, y."""
+
+
+def disc(radius=34, middle=SOURCE):
+    return cv2.circle(np.zeros(SHAPE, np.uint8), middle, radius, 1, cv2.FILLED) > 0
+
+
+def with_copy(turn=0.0, scale=1.0, mirror=False, invert=False):
+    """A canvas on which a disc lies twice, the disc, and the true transform."""
+    picture = texture(3, SHAPE, blur=2)
+    forged, there, matrix = paste(picture, disc(), TARGET[::-1], turn, scale, mirror, gain=1.0)
+    if invert:
+        forged = np.where(there, 255 - forged, forged)
+    return canvas_of(forged), disc(), matrix
+
+
+def furthest(one, other, mask):
+    """Pixels between the places to which two transforms bring a region's rim."""
+    x, y = centre(mask)
+    reach = np.sqrt(mask.sum() / np.pi)
+    rim = [(x + reach * np.cos(angle), y + reach * np.sin(angle)) for angle in np.arange(0, 6, 0.8)]
+    return max(float(np.linalg.norm(moved(one, point) - moved(other, point))) for point in rim)
+
+
+transforms = st.fixed_dictionaries(
+    {"turn": st.floats(-180, 180), "scale": st.floats(0.85, 1.2), "mirror": st.booleans()}
+)
+errors = st.tuples(st.floats(-3, 3), st.floats(0.97, 1.03), st.floats(-1.2, 1.2), st.floats(-1.2, 1.2))
+
+
+@settings(max_examples=15)
+@given(true=transforms, error=errors)
+def test_alignment_recovers_the_transform_from_a_rough_one(true, error):
+    canvas, mask, matrix = with_copy(**true)
+    turn, scale, across, down = error
+    to = moved(matrix, centre(mask)) + [across, down]
+    side = -1 if true["mirror"] else 1
+    start = similarity(true["turn"] + turn, true["scale"] * scale, true["mirror"], around=centre(mask), to=to)
+    found, likeness = align(canvas, points_of(mask), start)
+    assert np.sign(np.linalg.det(found[:, :2])) == side
+    assert furthest(found, matrix, mask) < 0.5
+    assert likeness > 0.97
+
+
+def test_alignment_never_makes_it_worse():
+    canvas, mask, matrix = with_copy(turn=20)
+    points = points_of(mask)
+    for shift in (0, 4, 60):
+        start = matrix + np.array([[0, 0, shift], [0, 0, -shift]])
+        before = measure(canvas, points, start)["likeness"]
+        assert abs(align(canvas, points, start)[1]) >= before - 1e-4
+
+
+def test_an_inverted_copy_is_aligned_and_says_so():
+    canvas, mask, matrix = with_copy(turn=35, invert=True)
+    start = matrix + np.array([[0, 0, 0.8], [0, 0, -0.8]])
+    found, likeness = align(canvas, points_of(mask), start)
+    assert likeness < -0.95
+    assert furthest(found, matrix, mask) < 0.5
+    evidence = measure(canvas, points_of(mask), found)
+    assert evidence["inverted"] == 1
+    assert min(evidence["likeness"], evidence["detail"], evidence["grain"]) > 0.85
+
+
+@pytest.mark.parametrize("turn", [0, 90, 25])
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_copy_is_alike_in_every_way(turn, mirror):
+    canvas, mask, matrix = with_copy(turn=turn, mirror=mirror)
+    evidence = measure(canvas, points_of(mask), matrix)
+    assert evidence["inverted"] == 0
+    assert min(evidence["likeness"], evidence["detail"]) > 0.9
+    assert evidence["grain"] > 0.75  # turning smooths it
+    assert evidence["noise"] > 0.5
+
+
+def test_elsewhere_nothing_is_alike():
+    canvas, mask, matrix = with_copy()
+    evidence = measure(canvas, points_of(mask), matrix + np.array([[0, 0, 0], [0, 0, 40.0]]))
+    assert abs(evidence["likeness"]) < 0.25
+    assert abs(evidence["detail"]) < 0.25
+    assert abs(evidence["grain"]) < 0.15
+    assert abs(evidence["noise"]) < 0.15
+
+
+# --- detail ---------------------------------------------------------------------------------------------------------
+
+
+def smooth_pair(noise, radius=20):
+    """Two honest objects of one smooth shape, each with noise of its own: a canvas, and a region in the first."""
+    random = np.random.default_rng(5)
+    rows, columns = np.indices(SHAPE)
+    picture = np.full(SHAPE, 20, np.float32)
+    for x, y in (SOURCE, TARGET):
+        picture += 160 * np.exp(-((columns - x) ** 2 + 1.3 * (rows - y) ** 2) / (2 * radius**2)).astype(np.float32)
+    return canvas_of(picture + random.normal(0, noise, SHAPE)), disc(radius)
+
+
+@pytest.mark.parametrize("noise", [2, 6])
+@pytest.mark.parametrize("radius", [7, 20])
+def test_honest_smooth_objects_share_their_shape_and_nothing_else(noise, radius):
+    canvas, mask = smooth_pair(noise, radius)
+    evidence = measure(canvas, points_of(mask), similarity(around=SOURCE, to=TARGET))
+    assert evidence["likeness"] > 0.75
+    assert abs(evidence["detail"]) < 0.35
+    assert abs(evidence["grain"]) < 0.35
+
+
+def test_of_equal_samples_the_detail_is_equal():
+    points = points_of(disc())
+    values = np.random.default_rng(0).normal(0, 20, len(points)).astype(np.float32)
+    assert compare_detail(points, values, values) == pytest.approx(1, abs=1e-4)
+    assert compare_detail(points, values, 30 - 0.5 * values) == pytest.approx(-1, abs=1e-4)
+
+
+def test_a_shape_that_both_share_is_no_detail():
+    random = np.random.default_rng(1)
+    points = points_of(disc())
+    shape = 100 * np.exp(-((points.x - SOURCE[0]) ** 2 + (points.y - SOURCE[1]) ** 2) / 900)
+    one, other = (np.float32(shape + random.normal(0, 10, len(points))) for _ in range(2))
+    assert correlation(one, other) > 0.6
+    assert abs(compare_detail(points, one, other)) < 0.1
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 5, 6, 8])
+def test_tiny_regions_give_sane_numbers(side):
+    canvas = canvas_of(texture(1, SHAPE))
+    for patch in (box(50, 60, side, side), box(50, 60, 1, side), box(0, 0, side, side)):
+        for value in measure(canvas, interior(patch), similarity(around=(60, 50), to=(200, 120))).values():
+            assert np.isfinite(value)
+        matrix, likeness = align(canvas, interior(patch), similarity(around=(60, 50), to=(200, 120)))
+        assert np.isfinite(matrix).all()
+        assert -1.001 <= likeness <= 1.001
+
+
+def test_few_pixels_have_no_detail():
+    points = interior(box(10, 10, 3, 3))
+    values = np.arange(9, dtype=np.float32)
+    assert compare_detail(points, values, values) == 0
+
+
+def test_flat_samples_are_like_nothing():
+    flat, lively = np.full(50, 7, np.float32), np.arange(50, dtype=np.float32)
+    assert correlation(flat, lively) == correlation(flat, flat) == 0
+
+
+# --- rivals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_texture_that_repeats_has_rivals():
+    rows, columns = np.indices(SHAPE)
+    picture = 128 + 50 * np.sin(columns / 1.5) * np.sin(rows / 1.5) + texture(1, SHAPE, contrast=3, level=0)
+    rival = find_rival(canvas_of(picture), as_patch(disc()), similarity(around=SOURCE, to=TARGET))
+    assert rival > 0.8
+
+
+@pytest.mark.parametrize("turn", [0, 50])
+def test_a_copy_of_unique_texture_has_none(turn):
+    canvas, mask, matrix = with_copy(turn=turn)
+    assert find_rival(canvas, as_patch(mask), matrix) < 0.5
+
+
+def test_the_source_is_no_rival_of_its_own_copy():
+    mask = disc(16)
+    forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 140), gain=1.0)
+    assert find_rival(canvas_of(forged), as_patch(mask), matrix) < 0.7
+
+
+@pytest.mark.parametrize("away", [34, 50, 70])
+def test_a_source_near_its_copy_is_ignored_but_a_third_one_is_not(away):
+    mask = painted(box(84, 74, 33, 33), SHAPE)
+    forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 90 + away), gain=1.0)
+    alone = find_rival(canvas_of(forged), as_patch(mask), matrix)
+    again, _, _ = paste(forged, mask, (145, 90 + away), gain=1.0)
+    assert alone < 0.6
+    assert find_rival(canvas_of(again), as_patch(mask), matrix) > 0.9
+
+
+def test_where_nothing_can_be_seen_everything_is_a_rival():
+    canvas = canvas_of(np.full(SHAPE, 128))
+    assert find_rival(canvas, as_patch(disc()), similarity(around=SOURCE, to=TARGET)) == 1
+
+
+# --- points ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_interior_has_no_rim():
+    patch = as_patch(disc())
+    points = interior(patch)
+    assert 0 < len(points) < patch.area
+    assert np.hypot(points.x - SOURCE[0], points.y - SOURCE[1]).max() < 34
+    assert points.middle == pytest.approx(SOURCE, abs=0.5)
+
+
+def test_blocked_pixels_are_left_out():
+    blocked = np.zeros(SHAPE, bool)
+    blocked[:, :90] = True
+    assert interior(as_patch(disc()), blocked).x.min() >= 90
+    nothing = interior(as_patch(disc()), np.ones(SHAPE, bool))
+    assert len(nothing) == 0
+    assert np.isfinite(nothing.reach)
+
+
+def test_large_regions_are_thinned_evenly():
+    points = interior(Patch(5, 7, np.ones((300, 400), bool)))
+    assert len(points) == MOST_POINTS
+    some = thinned(points, 100)
+    assert len(some) == 100
+    assert (some.middle, some.reach) == (points.middle, points.reach)
+    assert some.y.max() - some.y.min() > 250

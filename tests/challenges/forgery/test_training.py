@@ -1,0 +1,258 @@
+"""Training: matches of labelled figures become a decision that the recipe uses."""
+
+import numpy as np
+import pytest
+from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, stored, texture
+
+from handlens.challenges.forgery import data, training
+from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.labels import FALSE, UNCLEAR
+from handlens.challenges.forgery.recipe import Matching
+from handlens.challenges.forgery.training import Example, fit, fit_curves, score_one, train
+from handlens.errors import DataError
+from handlens.images import write_png
+from handlens.metrics import matched_f1
+from handlens.runfolder import JOURNAL
+from handlens.runs import encode
+from handlens.types import Case, Context
+
+SHAPE = (200, 200)
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """Starting processes takes longer than these figures."""
+    monkeypatch.setattr(training, "usable_cores", lambda: 1)
+
+
+def write_figures(folder, count=3, copies=True):
+    """Figures of nuclei with their authentic twins, and one full of alike specks, in the layout of the contest."""
+    for name in ("train_images/forged", "train_images/authentic", "train_masks"):
+        (folder / name).mkdir(parents=True)
+    for number in range(count):
+        honest, masks = nuclei(number, PLACES[3:])
+        honest, source = honest[100:, 100:], masks[1][100:, 100:]
+        forged, there, _ = paste(honest, source, (150, 150), turn=50 * number)
+        if not copies:
+            forged, source, there = honest, painted(box(2, 2, 9, 9), SHAPE), painted(box(180, 2, 9, 9), SHAPE)
+        write_png(folder / "train_images" / "forged" / f"{number}.png", stored(forged, noise=1, seed=number))
+        write_png(folder / "train_images" / "authentic" / f"{number}.png", stored(honest, noise=1, seed=50 + number))
+        np.save(folder / "train_masks" / f"{number}.npy", (source | there)[None].astype(np.uint8))
+    write_png(folder / "train_images" / "authentic" / "specks.png", stored(texture(2, (90, 90))))
+    return folder
+
+
+def quiet(done, total):
+    assert 0 < done <= total
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory):
+    return write_figures(tmp_path_factory.mktemp("data") / "data")
+
+
+def test_from_figures_to_a_decision_that_the_recipe_uses(figures, tmp_path):
+    told = []
+    numbers = train(figures, tmp_path / "run", {"seconds": 13.0}, lambda done, total: told.append((done, total)))
+    assert told == [(done, 7) for done in range(1, 8)]
+    assert numbers["figures"] == 7
+    assert 0 <= numbers["oF1"] <= 1
+    decision = read_decision(tmp_path / "run" / FILE)
+    assert 0 < decision.worth <= 1
+    assert "objects" in decision.curves
+    truth = data.open_truth(figures, {})
+    model = Matching().prepare(Context(model=tmp_path / "run"))
+    forged = next(case for case in truth.cases if truth.read(case))
+    assert matched_f1(model(forged), truth.read(forged)) > 0.5
+
+
+def test_nothing_to_learn_from_is_said(tmp_path):
+    folder = write_figures(tmp_path / "data", count=1, copies=False)
+    with pytest.raises(DataError, match="nothing to learn from"):
+        train(folder, tmp_path / "run", {"seconds": 13.0}, quiet)
+    assert not (tmp_path / "run" / FILE).exists()
+
+
+def test_a_folder_without_labels_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    with pytest.raises(DataError, match="no labelled images"):
+        train(tmp_path / "data", tmp_path / "run", {"seconds": 13.0}, quiet)
+
+
+def test_authentic_figures_alone_teach_nothing(tmp_path):
+    write_png(tmp_path / "data" / "train_images" / "authentic" / "1.png", stored(texture(1, (90, 90))))
+    with pytest.raises(DataError, match="nothing to learn from"):
+        train(tmp_path / "data", tmp_path / "run", {"seconds": 13.0}, quiet)
+
+
+# --- stopped and called again ----------------------------------------------------------------------------------------
+
+
+class StoppedError(Exception):
+    """Stands for Ctrl-C."""
+
+
+def stopping_after(count, told):
+    def progress(done, total):
+        told.append(done)
+        if len(told) == count:
+            raise StoppedError
+
+    return progress
+
+
+def train_and_stop(folder, run, count, seconds=13.0):
+    told = []
+    with pytest.raises(StoppedError):
+        train(folder, run, {"seconds": seconds}, stopping_after(count, told))
+    return told
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Three figures, one of them forged."""
+    return write_figures(tmp_path_factory.mktemp("few") / "data", count=1)
+
+
+def test_a_stopped_training_goes_on_and_ends_the_same(few, tmp_path):
+    straight = train(few, tmp_path / "straight", {"seconds": 13.0}, quiet)
+    run, told = tmp_path / "stopped", []
+    assert train_and_stop(few, run, 2) == [1, 2]
+    assert (run / JOURNAL).is_file()
+    assert not (run / FILE).exists()
+    numbers = train(few, run, {"seconds": 13.0}, lambda done, total: told.append(done))
+    assert told == [3]
+    assert not (run / JOURNAL).exists()
+    assert str(numbers) == str(straight)
+    assert (run / FILE).read_text() == (tmp_path / "straight" / FILE).read_text()
+
+
+def test_a_training_stopped_after_the_last_figure_looks_at_none_again(few, tmp_path):
+    assert train_and_stop(few, tmp_path, 3) == [1, 2, 3]
+    told = []
+    train(few, tmp_path, {"seconds": 13.0}, lambda done, total: told.append(done))
+    assert told == []
+    assert (tmp_path / FILE).is_file()
+
+
+def test_with_another_setting_it_begins_anew(few, tmp_path):
+    train_and_stop(few, tmp_path, 2)
+    assert train_and_stop(few, tmp_path, 1, seconds=12.0) == [1]
+
+
+def test_with_other_figures_it_begins_anew(tmp_path):
+    folder = write_figures(tmp_path / "data", count=1)
+    train_and_stop(folder, tmp_path / "run", 2)
+    write_png(folder / "train_images" / "authentic" / "more.png", stored(texture(3, (90, 90))))
+    assert train_and_stop(folder, tmp_path / "run", 1) == [1]
+
+
+# --- fitting to made-up matches -------------------------------------------------------------------------------------
+
+SOURCE, COPY = box(10, 10, 30, 30), box(120, 120, 30, 30)
+
+
+def example(number, *, forged, detail, others=4, tier="objects"):
+    """A figure with a match of such detail, true where it is forged, and some worse ones."""
+    random = np.random.default_rng([number, forged])
+    matches, labels = [], []
+    for other in range(others):
+        place = box(5 + 40 * other, 60, 12, 12)
+        matches.append(
+            match_of(place, box(5 + 40 * other, 160, 12, 12), tier=tier, detail=random.uniform(0, 0.4), grain=0.3)
+        )
+        labels.append(FALSE)
+    matches.append(match_of(SOURCE, COPY, tier=tier, detail=detail, grain=detail))
+    labels.append(0 if forged else FALSE)
+    truth = (encode(painted(SOURCE, SHAPE) | painted(COPY, SHAPE), order="columns"),) if forged else ()
+    kind = "forged" if forged else "authentic"
+    return Example(Case(f"{kind}/{number}", None, SHAPE), truth, SHAPE, tuple(matches), tuple(labels))
+
+
+def clear_examples(count=20):
+    random = np.random.default_rng(0)
+    for number in range(count):
+        yield example(number, forged=True, detail=random.uniform(0.8, 0.98))
+        yield example(number, forged=False, detail=random.uniform(0.0, 0.5))
+
+
+def test_clear_figures_are_told_apart():
+    decision, numbers = fit(list(clear_examples()))
+    assert numbers["oF1"] > 0.9
+    assert numbers["forged figures answered"] > 0.9
+    assert numbers["false alarms"] < 0.1
+    assert decision.worth > 0.9
+    good, bad = match_of(SOURCE, COPY, detail=0.9, grain=0.9), match_of(SOURCE, COPY, detail=0.2, grain=0.2)
+    assert decision.figure(decision.probability(good)) > decision.least
+    assert decision.figure(decision.probability(bad)) < 0.5
+
+
+def test_where_nothing_tells_them_apart_it_does_not_boast():
+    random = np.random.default_rng(1)
+    examples = [
+        example(number, forged=forged, detail=random.uniform(0.3, 0.9))
+        for number in range(25)
+        for forged in (True, False)
+    ]
+    _, numbers = fit(examples)
+    assert numbers["oF1"] < 0.75
+
+
+def test_a_tier_with_true_matches_alone_is_not_fitted():
+    only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(4)]
+    assert fit_curves(only_true) == {}
+    mixed = [*only_true, *(example(number, forged=False, detail=0.2, tier="panels") for number in range(4))]
+    assert fit_curves(mixed) == {}
+
+
+def test_unclear_matches_teach_nothing():
+    examples = list(clear_examples(6))
+    confused = [
+        Example(
+            each.case,
+            each.truth,
+            each.shape,
+            (*each.matches, match_of(SOURCE, COPY, detail=0.99)),
+            (*each.labels, UNCLEAR),
+        )
+        for each in examples
+    ]
+    assert fit_curves(confused) == fit_curves(examples)
+
+
+def test_few_figures_can_be_fitted():
+    for count in (1, 2):
+        decision, numbers = fit(list(clear_examples(count)))
+        assert numbers["figures"] == 2 * count
+        assert 0 < decision.least < 1
+
+
+def test_a_twin_is_judged_by_what_did_not_see_it():
+    folds = training._folds(list(clear_examples()))
+    assert folds[::2] == folds[1::2]
+    assert len(set(folds)) > 1
+
+
+def test_no_fold_is_fitted_to_itself(monkeypatch):
+    fitted = []
+
+    def remember(examples):
+        fitted.append({each.case.id for each in examples})
+        return fit_curves(examples)
+
+    monkeypatch.setattr(training, "fit_curves", remember)
+    examples = list(clear_examples(10))
+    training.fit(examples)
+    *folds, last = fitted
+    everything = {each.case.id for each in examples}
+    assert last == everything
+    left_out = [everything - each for each in folds]
+    assert sum(map(len, left_out)) == len(everything)
+    assert set().union(*left_out) == everything
+
+
+def test_one_figure_is_worth_what_the_contest_says():
+    mask = (encode(painted(SOURCE, SHAPE), order="columns"),)
+    assert score_one((), ()) == 1
+    assert score_one(mask, ()) == score_one((), mask) == 0
+    assert score_one(mask, mask) == 1
