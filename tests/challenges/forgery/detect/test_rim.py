@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from detector_pictures import as_patch, box, canvas_of, f1, match_of, painted, paste
+from detector_pictures import as_patch, box, canvas_of, f1, match_of, painted, paste, stored
 
+from handlens.challenges.forgery.detect.canvas import GRAIN
 from handlens.challenges.forgery.detect.rim import WIDEST, with_rim
 
 SHAPE = (160, 260)
@@ -16,13 +17,17 @@ def disc(radius, middle=SOURCE):
     return np.hypot(rows - middle[0], columns - middle[1]) <= radius
 
 
-def pasted(rim, turn=0.0, gain=1.0):
-    """A bright object on noisy ground, copied with so much of the ground: canvas, true match, what was copied."""
+def pasted(rim, turn=0.0, gain=1.0, noise=12, later=0):
+    """A bright object on noisy ground, copied with so much of the ground: canvas, true match, what was copied.
+
+    `later` is how much noise came after the copying.
+    """
     random = np.random.default_rng(4)
-    picture = np.where(disc(14), 170, 60) + random.normal(0, 12, SHAPE)
+    slope = 4 * (np.arange(SHAPE[1]) - SOURCE[1])  # so that brightness and contrast of the copy can be told
+    picture = np.where(disc(14), 150 + slope, 60) + random.normal(0, noise, SHAPE)
     forged, there, matrix = paste(picture.astype(np.float32), disc(14 + rim), TARGET, turn, gain=gain)
     match = match_of(as_patch(disc(14)), as_patch(disc(14, TARGET)), matrix)
-    return canvas_of(forged), match, disc(14 + rim), there
+    return canvas_of(stored(forged, noise=later)), match, disc(14 + rim), there
 
 
 @pytest.mark.parametrize("rim", [3, 5])
@@ -36,10 +41,12 @@ def test_a_rim_that_was_copied_is_added_to_both(rim, turn, gain):
     assert np.array_equal(found.matrix, match.matrix)
 
 
-def test_ground_that_was_not_copied_is_not_added():
-    canvas, match, source, _ = pasted(rim=0)
+@pytest.mark.parametrize(("noise", "later"), [(12, 0), (3, 3)], ids=["much noise", "little noise"])
+def test_ground_that_was_not_copied_is_not_added(noise, later):
+    canvas, match, _, _ = pasted(rim=0, noise=noise, later=later)
     found = with_rim(canvas, match)
-    assert painted(found.source, SHAPE).sum() <= 1.1 * source.sum()
+    halo = 2 * GRAIN  # the grain just outside a sharp edge is that of the edge
+    assert not (painted(found.source, SHAPE) & ~disc(14 + halo)).any()
 
 
 def test_it_does_not_grow_without_end():

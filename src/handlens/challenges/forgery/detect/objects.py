@@ -95,16 +95,17 @@ class ObjectTier:
         if len(blobs) < 1:
             return []
         candidates = sorted(self._candidates(canvas, blobs, clock), key=lambda found: -found.value)
-        matches = []
+        matches: list[Match] = []
         for start in range(0, min(len(candidates), self.candidates), ALIGNED_AT_ONCE):
-            if not clock.allows("objects"):
+            if not clock.allows("objects", share=0.85):
                 break
             some = candidates[start : start + ALIGNED_AT_ONCE]
             regions = [interior(candidate.blob.patch, canvas.saturated) for candidate in some]
             matrices, values = align_many(canvas, regions, [candidate.matrix() for candidate in some])
-            for candidate, points, matrix, value in zip(some, regions, matrices, values, strict=True):
-                promising = value > self.promising and len(points) >= FEWEST
-                match = self._match(canvas, candidate.blob, points, matrix) if promising else None
+            for turn, number in enumerate(np.argsort(-values, kind="stable")):  # most alike first: time may run out
+                if values[number] < self.promising or (turn % 64 == 63 and not clock.allows("objects", share=0.85)):
+                    break
+                match = self._match(canvas, some[number].blob, regions[number], matrices[number])
                 if match is not None:
                     matches.append(match)
         return matches
@@ -160,6 +161,8 @@ class ObjectTier:
 
     def _match(self, canvas: Canvas, blob: Blob, points: Points, matrix: Matrix) -> Match | None:
         """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
+        if len(points) < FEWEST:
+            return None
         matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
         if likeness < self.likeness:
             return None
