@@ -20,10 +20,10 @@ import handlens
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import SECONDS, Detector
 from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.forger.made import make_figure, make_lookalike
+from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.recipe import RECIPE
-from handlens.challenges.forgery.sample import make_figure, make_lookalike
 from handlens.challenges.forgery.score import ORDER
-from handlens.challenges.forgery.sources import Sources, open_sources
 from handlens.challenges.forgery.training import score_one
 from handlens.images import read_image, write_png
 from handlens.progress import bar
@@ -143,7 +143,10 @@ def detectors(model: Path | None) -> dict[str, Detector]:
         "handlens": whole,
         "without reused panels": replace(whole, reuse=None),
         "without key points": replace(whole, keypoints=None),
+        "without blots": replace(whole, blots=None),
         "without objects": replace(whole, objects=None),
+        "objects against objects only": replace(whole, objects=replace(whole.objects, places=0)),
+        "dense squares instead of objects": replace(whole, objects=None, blots=replace(whole.blots, across=0.0)),
         "without cutting into panels": replace(whole, splitting=replace(whole.splitting, depth=0)),
     }
 

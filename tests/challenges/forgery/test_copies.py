@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery import aftermath, copies
-from handlens.challenges.forgery.changes import Change, changed
-from handlens.challenges.forgery.figures import draw_figure
-from handlens.challenges.forgery.reuse import reuse_panel
-from handlens.challenges.forgery.sample import FORGERIES, make_figure
+from handlens.challenges.forgery.forger import aftermath, copies
+from handlens.challenges.forgery.forger.changes import Change, changed
+from handlens.challenges.forgery.forger.figures import draw_figure
+from handlens.challenges.forgery.forger.made import FORGERIES, make_figure
+from handlens.challenges.forgery.forger.reuse import reuse_panel
 
 
 def plain(plan, number, **options):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.lookalikes import LOOKALIKES, NEED_PANELS, draw_lookalike
-from handlens.challenges.forgery.sample import LOOKALIKE_SHARES, make_lookalike
+from handlens.challenges.forgery.forger.lookalikes import LOOKALIKES, NEED_PANELS, draw_lookalike
+from handlens.challenges.forgery.forger.made import LOOKALIKE_SHARES, make_lookalike
 
 SIDE = 10
 WITH_SAME_PIXELS = ("text and charts", "flat and saturated")

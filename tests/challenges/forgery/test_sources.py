@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.sample import FORGERIES, make_figure, make_lookalike, write_sample
-from handlens.challenges.forgery.sources import SourceBrush, cut_objects, open_sources
+from handlens.challenges.forgery.forger.made import FORGERIES, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.sources import SourceBrush, cut_objects, open_sources
+from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError
 from handlens.images import write_jpeg, write_png
 

@@ -27,9 +27,28 @@ SEEDS = [(100, 120), (90, 110), (115, 125)]
 @pytest.mark.parametrize(("turn", "mirror"), [(0, False), (70, False), (160, True)])
 def test_the_whole_region_is_found_from_a_few_places(turn, mirror):
     forged, copy, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), turn, 1.0, mirror, gain=1.0)
-    source, found = grown(forged, matrix, SEEDS)
+    source, found, _ = grown(forged, matrix, SEEDS)
     assert f1(painted(found, SHAPE), copy) > 0.9
     assert f1(painted(source, SHAPE), ellipse()) > 0.9
+
+
+def test_a_rough_transform_is_made_exact():
+    forged, _, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), 30, 1.0, False, gain=1.0)
+    rough = matrix + np.array([[0, 0, 0.8], [0, 0, -0.7]])
+    _, _, exact = grown(forged, rough, SEEDS)
+    assert np.abs(np.subtract(moved(exact, SEEDS[0]), moved(matrix, SEEDS[0]))).max() < 0.15
+
+
+def test_bare_ground_that_was_copied_belongs_to_the_region():
+    picture = 40 + np.random.default_rng(3).normal(0, 3, SHAPE)  # only noise, but for one object
+    inner = cv2.circle(np.zeros(SHAPE, np.uint8), (100, 120), 12, 1, cv2.FILLED) > 0
+    picture[inner] = texture(4, SHAPE, contrast=60)[inner]
+    forged, copy, matrix = paste(picture, ellipse(), (130, 290), gain=1.0)
+    source, found, _ = grown(forged, matrix, [(100, 120), (95, 118), (104, 125)])
+    assert f1(painted(source, SHAPE) | painted(found, SHAPE), ellipse() | copy) > 0.85
+    honest, _, _ = paste(picture, inner, (130, 290), gain=1.0)  # here the object alone was copied
+    source, found, _ = grown(honest, matrix, [(100, 120), (95, 118), (104, 125)])
+    assert painted(found, SHAPE).sum() < 2 * inner.sum()
 
 
 def test_a_wrong_transform_grows_nothing():

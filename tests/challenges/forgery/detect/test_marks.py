@@ -124,3 +124,23 @@ def test_plots_have_no_marks():
     picture, _ = drawn(255, words)
     found = find_marks(picture.astype(np.float32), picture, (Panel(0, 0, 300, 400, "plot"),))
     assert not found.any()
+
+
+def test_an_arrow_of_a_colour_that_the_slide_has_not_is_marked():
+    slide = np.dstack([texture(2, (200, 200), level=180, contrast=15), texture(3, (200, 200), level=110, contrast=15)])
+    slide = np.dstack([slide, np.full((200, 200), 190.0)]).astype(np.uint8)
+    cv2.arrowedLine(slide, (60, 60), (110, 100), (255, 240, 0), 6)
+    drawn = (slide == (255, 240, 0)).all(axis=2)
+    found = marks_of(slide @ np.array([0.299, 0.587, 0.114]), slide)
+    assert found[drawn].mean() > 0.95
+    assert found[~cv2.dilate(drawn.astype(np.uint8), np.ones((25, 25))).astype(bool)].mean() < 0.02
+
+
+def test_white_letters_on_red_light_are_marked():
+    panel = np.zeros((200, 200, 3), np.uint8)
+    panel[:, :, 0] = np.clip(texture(4, (200, 200), blur=6, level=60, contrast=60), 0, 230)
+    cv2.putText(panel, "10 um", (120, 180), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (200, 200, 200), 1)
+    drawn = panel.min(axis=2) > 120
+    found = marks_of(panel @ np.array([0.299, 0.587, 0.114]), panel)
+    assert found[drawn].all()
+    assert found[:150].mean() < 0.1

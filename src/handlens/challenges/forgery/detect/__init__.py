@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.canvas import Canvas, prepare
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
@@ -42,6 +43,9 @@ DRAWN = 36.0
 MOST_JUDGED = 60
 """Matches of one tier that are judged, the most alike ones."""
 
+PERIODIC = 0.9
+"""Likeness of the source to another place beside its copy from which the texture repeats by nature."""
+
 ABOUT = 0.8
 """Share of what a match proves from which another proves about as much."""
 
@@ -58,6 +62,7 @@ class Detector:
     splitting: Splitting = field(default_factory=Splitting)
     reuse: PanelTier | None = field(default_factory=PanelTier)
     keypoints: KeyPointTier | None = field(default_factory=KeyPointTier)
+    blots: BlotTier | None = field(default_factory=BlotTier)
     objects: ObjectTier | None = field(default_factory=ObjectTier)
     decision: Decision | None = None
     """How sure a match is; None is the decision that comes with the program."""
@@ -94,7 +99,7 @@ class Detector:
 
         cv2.setRNGSeed(0)
         found: list[Match] = []
-        for tier in (self.reuse, self.keypoints, self.objects):
+        for tier in (self.reuse, self.keypoints, self.blots, self.objects):
             if tier is not None:
                 found += tier.find(canvas, clock)
         return list(_with_evidence(canvas, found))
@@ -143,9 +148,10 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
         peers = _count_peers(some, values)
         for number in np.argsort(-values, kind="stable")[:MOST_JUDGED]:
             match = some[number]
-            more = {"crowd": usual, "peers": float(peers[number])}
+            more = {"crowd": usual, "peers": float(peers[number]), "choices": float(len(some))}
             more["rival"] = find_rival(canvas, match.source, match.matrix)
-            yield replace(match, evidence=match.evidence | more)
+            if more["rival"] < PERIODIC:
+                yield replace(match, evidence=match.evidence | more)
 
 
 def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

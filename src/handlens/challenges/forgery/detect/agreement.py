@@ -10,6 +10,7 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
+from handlens.challenges.forgery.detect.verify import align, interior
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,29 +23,153 @@ class Agreement:
     """Correlation from which a pixel counts as copied: JPEG and resampling lower it, chance stays under 0.5."""
     overall: float = 0.65
     """Mean correlation a whole region must reach."""
+    grain_window: int = 17
+    """Side of the window in which grain is correlated: white noise of so many pixels agrees by 0.06 by chance."""
+    grain_pixel: float = 0.35
+    """Correlation of the grain from which a pixel counts as copied."""
+    error: float = 3.0
+    """How much more than in the middle of a region the pixels at its rim may differ."""
     smallest: int = 60
     """Fewest pixels of a region."""
 
-    def grow(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> tuple[Patch, Patch] | None:
-        """Source and copy where warped pixels agree around the places (x, y of the copy); None where they do not."""
-        import cv2
+    def grow(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> tuple[Patch, Patch, Matrix] | None:
+        """Source, copy and exact transform where warped pixels agree around the places (x, y of the copy), or None."""
+        seed = self._roughly(canvas, matrix, places)
+        if seed is None:
+            return None
+        source = _back(seed, matrix, canvas)
+        if source is None:
+            return None
+        matrix, _likeness = align(canvas, interior(source, canvas.blocked), matrix)
+        found = self.outline(canvas, matrix, seed)
+        return (*found, matrix) if found else None
 
-        size = (canvas.shape[1], canvas.shape[0])
-        window = int(np.clip(round(self.window * max(size) / 1000), 5, 11)) | 1
-        warped = np.asarray(cv2.warpAffine(canvas.grey, matrix, size, flags=cv2.INTER_LINEAR), np.float32)
-        free = cv2.warpAffine((~canvas.blocked).astype(np.uint8), matrix, size, flags=cv2.INTER_NEAREST) > 0
+    def outline(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch] | None:
+        """Source and copy to the pixel, where the copy is known roughly; None where a texture repeats."""
+        copy = self._exactly(canvas, matrix, seed)
+        patch = trimmed(0, 0, copy if copy.sum() >= 0.3 * seed.sum() else seed)
+        source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
+        if patch is None or source is None or overlap(patch, source) > 0.1 * patch.area:
+            return None
+        return source, patch
+
+    def _roughly(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> BoolArray | None:
+        """The region around the places whose pixels correlate, a few pixels too wide."""
+        warped, free = _warped(canvas, canvas.grey, matrix)
+        window = int(np.clip(round(self.window * max(canvas.shape) / 1000), 5, 11)) | 1
         likeness = correlate(canvas.grey, warped, window)
-        likeness[~free | canvas.blocked] = 0
+        likeness[~free] = 0
         agreed = clean(likeness > self.pixel, window)
         copy = parts_holding(agreed, places)
         if copy.sum() < self.smallest or likeness[copy].mean() < self.overall:
             return None
-        copy = round_out(copy, likeness > self.pixel, canvas.grey, warped, window)
-        patch = trimmed(0, 0, copy)
-        source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
-        if patch is None or source is None or overlap(patch, source) > 0.1 * patch.area:
-            return None  # a texture that repeats, not a copy
-        return source, patch
+        return copy
+
+    def _exactly(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> BoolArray:
+        """The region to the pixel: where both show the same, and that is no chance.
+
+        After the same change of brightness pixels must differ by little more than they do in the middle of the region.
+        On ground as bright as what is around, that says nothing: there the grain must agree.
+        """
+        import cv2
+
+        warped, free = _warped(canvas, canvas.grey, matrix)
+        middle = _eroded(seed, 2)
+        gain, bias, error = _toned(canvas.grey[middle], warped[middle])
+        there = gain * warped + bias
+        apart = np.sqrt(np.maximum(cv2.blur((canvas.grey - there) ** 2, (3, 3)), 0))  # sums may round below 0
+        most = self.error * error + 1.0
+        around = canvas.grey[_around(seed) & free]
+        shown = np.ones(canvas.shape, np.bool_)
+        for ground in (_commonest(around), float(np.median(around))) if around.size else ():
+            shown &= np.minimum(np.abs(canvas.grey - ground), np.abs(there - ground)) > most
+        same = (apart < most) & free
+        inside = same & (shown | self._alike_grain(canvas, matrix, free, seed))
+        inside = _opened(_closed(inside))
+        rows, columns = np.nonzero(seed & inside)
+        return parts_holding(inside, np.stack([columns, rows], axis=1))
+
+    def _alike_grain(self, canvas: Canvas, matrix: Matrix, free: BoolArray, seed: BoolArray) -> BoolArray:
+        """Where the grain agrees more than it does by chance in this figure, far from the region."""
+        import cv2
+
+        warped, _ = _warped(canvas, canvas.grain, matrix)
+        both = _even(canvas.grain) * _even(warped)
+        likeness = np.asarray(cv2.blur(both, (self.grain_window, self.grain_window)), np.float32)
+        likeness[~free] = 0
+        reach = 2 * int(np.sqrt(seed.sum())) + 1
+        elsewhere = free & (cv2.dilate(seed.astype(np.uint8), np.ones((reach, reach))) == 0)
+        chance = float(np.quantile(likeness[elsewhere], 0.99)) if elsewhere.sum() > 1000 else 0.0
+        half = 0.5 * float(np.median(likeness[seed]))  # at the rim half of the window is copied
+        return likeness > max(self.grain_pixel, chance, half)
+
+
+def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatArray, BoolArray]:
+    """A picture of the canvas brought over itself, and where neither it nor what lies below is blocked."""
+    import cv2
+
+    size = (canvas.shape[1], canvas.shape[0])
+    warped = np.asarray(cv2.warpAffine(picture, matrix, size, flags=cv2.INTER_CUBIC), np.float32)
+    free = cv2.warpAffine((~canvas.blocked).astype(np.uint8), matrix, size, flags=cv2.INTER_NEAREST) > 0
+    return warped, np.asarray(free & ~canvas.blocked)
+
+
+def _even(grain: FloatArray) -> FloatArray:
+    """Grain equally strong everywhere, so that an object does not outshout the ground beside it; 0 where is none."""
+    import cv2
+
+    strength = cv2.GaussianBlur(grain * grain, (0, 0), 2.0)
+    return np.asarray(grain / np.sqrt(strength + 0.25), np.float32)
+
+
+def _back(copy: BoolArray, matrix: Matrix, canvas: Canvas) -> Patch | None:
+    patch = trimmed(0, 0, copy)
+    return warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
+
+
+def _toned(one: FloatArray, other: FloatArray) -> tuple[float, float, float]:
+    """Contrast and brightness that make one sample like the other, and the error that is left, of most pixels."""
+    if other.std() < 1e-3:
+        return 1.0, 0.0, float(np.median(np.abs(one - other)))
+    gain, bias = (float(number) for number in np.polyfit(other, one, 1))
+    return gain, bias, 1.48 * float(np.median(np.abs(one - gain * other - bias)))
+
+
+def _eroded(mask: BoolArray, steps: int) -> BoolArray:
+    """A region without its rim, unless nothing were left."""
+    import cv2
+
+    inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3)), iterations=steps, borderValue=0) > 0
+    return np.asarray(inner) if inner.sum() > 30 else mask
+
+
+def _around(mask: BoolArray) -> BoolArray:
+    """What lies around a region, several times as much as the region itself."""
+    import cv2
+
+    reach = 2 * max(6, int(np.sqrt(mask.sum()))) + 1
+    return np.asarray((cv2.dilate(mask.astype(np.uint8), np.ones((reach, reach))) > 0) & ~mask)
+
+
+def _commonest(values: FloatArray) -> float:
+    """The grey level that most of the ground has."""
+    counts, edges = np.histogram(values, bins=32)
+    best = int(counts.argmax())
+    return float(np.median(values[(values >= edges[best]) & (values <= edges[best + 1])]))
+
+
+def _closed(mask: BoolArray) -> BoolArray:
+    import cv2
+
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
+    return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, disc) > 0)
+
+
+def _opened(mask: BoolArray) -> BoolArray:
+    import cv2
+
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
+    return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, disc) > 0)
 
 
 def overlap(one: Patch, other: Patch) -> int:
@@ -59,7 +184,7 @@ def overlap(one: Patch, other: Patch) -> int:
     return int((first & second).sum())
 
 
-def correlate(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
+def correlate(one: FloatArray, other: FloatArray, window: int, *, flattest: float = 16.0) -> FloatArray:
     """Normalised correlation of two pictures around each pixel; 0 where one of them is flat."""
     import cv2
 
@@ -69,7 +194,7 @@ def correlate(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
     first, second = mean(one), mean(other)
     spread = (mean(one * one) - first * first) * (mean(other * other) - second * second)
     both = mean(one * other) - first * second
-    return np.where(spread > 2.0**4, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
+    return np.where(spread > flattest, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
 
 
 def clean(agreed: BoolArray, window: int) -> BoolArray:
@@ -94,25 +219,3 @@ def parts_holding(agreed: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray
     outlines, _tree = cv2.findContours(chosen, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(chosen, outlines, -1, 1, cv2.FILLED)
     return np.asarray(chosen > 0)
-
-
-def round_out(copy: BoolArray, agreed: BoolArray, one: FloatArray, other: FloatArray, window: int) -> BoolArray:
-    """The convex hull of a copy, unless pixels in it speak against it; flat background says nothing either way."""
-    import cv2
-
-    outlines, _tree = cv2.findContours(copy.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    hull = np.zeros(copy.shape, np.uint8)
-    cv2.fillConvexPoly(hull, cv2.convexHull(np.concatenate(outlines)), 1)
-    inside = hull > 0
-    liveliness = np.maximum(_spread(one, window), _spread(other, window))
-    lively = liveliness > 0.5 * liveliness[copy].mean()
-    against = (inside & lively & ~agreed).sum()
-    return inside if against < 0.2 * copy.sum() else copy
-
-
-def _spread(picture: FloatArray, window: int) -> FloatArray:
-    """Deviation of the pixels around each pixel."""
-    import cv2
-
-    mean = cv2.blur(picture, (window, window))
-    return np.sqrt(np.maximum(cv2.blur(picture * picture, (window, window)) - mean * mean, 0)).astype(np.float32)

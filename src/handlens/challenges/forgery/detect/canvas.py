@@ -31,8 +31,7 @@ class Canvas:
     """`grey` from 0 to 255 with its `grain`, `noise` and slopes.
 
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as white as can be, and so are
-    all their neighbours. `numbers` is the panel of each pixel, from 1 on; 0 is none. `factor` is canvas pixels for one
-    figure pixel.
+    all their neighbours. `factor` is canvas pixels for one figure pixel.
     """
 
     grey: FloatArray
@@ -42,7 +41,6 @@ class Canvas:
     down: FloatArray
     blocked: BoolArray
     saturated: BoolArray
-    numbers: npt.NDArray[np.uint8]
     panels: tuple[Panel, ...]
     figure: Shape
     factor: float
@@ -102,15 +100,13 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], fig
     import cv2
 
     blocked = np.ones(grey.shape, np.bool_)
-    numbers = np.zeros(grey.shape, np.uint8)
     levelled = np.zeros_like(grey)
-    for number, panel in enumerate(panels[:255], 1):
+    for panel in panels:
         part, mark = grey[panel.window], marks[panel.window]
         seen = part[~mark]
         low, high = np.percentile(seen, [0.5, 99.8]) if seen.size > 100 else (0, 0)
         if panel.kind != "picture" or high - low < FLATTEST:
             continue
-        numbers[panel.window] = number
         blocked[panel.window] = mark
         levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), -64, 320)
     smooth = np.asarray(cv2.GaussianBlur(levelled, (0, 0), GRAIN), np.float32)
@@ -119,7 +115,7 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], fig
     down = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8), np.float32)
     residues = (levelled - smooth, levelled - soft)
     saturated = np.asarray(cv2.erode(grey, np.ones((3, 3))) > WHITEST)
-    return Canvas(levelled, *residues, across, down, blocked, saturated, numbers, panels, figure, factor)
+    return Canvas(levelled, *residues, across, down, blocked, saturated, panels, figure, factor)
 
 
 def _resized(picture: AnyArray, factor: float) -> AnyArray:

@@ -94,12 +94,16 @@ def shipped() -> Decision:
 # --- features -----------------------------------------------------------------------------------------------------
 
 
+MEASURED = (
+    *("likeness", "detail", "grain", "noise", "smooth", "coarse", "pixels", "inliers"),
+    *("rival", "crowd", "peers", "choices"),
+)
+"""Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
+
+
 def describe(match: Match) -> dict[str, float]:
     """What the curves look at: correlations as Fisher's z, counts as logarithms."""
-    found = dict.fromkeys(
-        ("likeness", "detail", "grain", "noise", "rival", "crowd", "peers", "inliers", "pixels", "smooth", "coarse"),
-        0.0,
-    )
+    found = dict.fromkeys(MEASURED, 0.0)
     found |= match.evidence
     pixels = max(found["pixels"], 4.0)
     detail, grain = _fisher(found["detail"]), _fisher(found["grain"])
@@ -114,6 +118,7 @@ def describe(match: Match) -> dict[str, float]:
         "noise proof": float(np.log1p(_proof(_fisher(found["noise"]), pixels, 0.0))),
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
         "peers": float(np.log1p(found["peers"])),
+        "choices": float(np.log1p(found["choices"])),
         "advantage": grain - _fisher(found["rival"]),
         "inliers": float(np.log1p(found["inliers"])),
     }
@@ -135,17 +140,29 @@ def _proof(value: float, pixels: float, alike: float) -> float:
     return max(0.0, value) * float(np.sqrt(max(1.0, lumps - 3)))
 
 
-COMMON = ("likeness", "detail", "grain", "noise", "strength", "proof", "grain proof", "noise proof", "advantage")
+COMMON = (
+    "likeness",
+    "detail",
+    "grain",
+    "noise",
+    "strength",
+    "proof",
+    "grain proof",
+    "noise proof",
+    "advantage",
+    "choices",
+)
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "objects": (*COMMON, "lead", "peers"),
     "key points": (*COMMON, "inliers"),
+    "blots": (*COMMON, "inliers"),
     "panels": COMMON,
 }
 """What is known of a match of each tier."""
 
 
-AGAINST = ("peers",)
+AGAINST = ("peers", "choices")
 """What speaks against a copy; everything else speaks for it. The fit must not learn the contrary from a few figures."""
 
 

@@ -91,7 +91,7 @@ class KeyPointTier:
                 places = (_moved(inliers.sources, _after(back, transform)) + 0.5) / factor - 0.5
                 found = self.agreement.grow(canvas, full, np.rint(places).astype(np.int64))
                 if found is not None:
-                    matches.append(Match(*found, full, "key points", {"inliers": float(len(places))}))
+                    matches.append(Match(*found, "key points", {"inliers": float(len(places))}))
         return matches
 
     def _describe(self, canvas: Canvas, factor: float) -> Points:

@@ -30,6 +30,10 @@ COLOURFUL, DARK_PANEL = 150, 128
 """Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
 bright ground."""
 
+TINTED, RARE, LIGHT, FEW = 40, 0.1, 110, 0.03
+"""Difference of the channels from which a pixel has a hue, the share of such pixels below which a hue is rare, the
+level from which a pixel is light, and the most of a panel that arrows and letters cover."""
+
 LINE, LINE_STEP = (32, 0.2), 28
 """Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart."""
 
@@ -93,7 +97,7 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
                 found[stroke.room(part.shape)] = True
         found |= _paper(part) | _lines(part)
         if colour.ndim == 3 and colour.dtype == np.uint8:
-            found |= _coloured(colour[panel.window])
+            found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
         reach = max(1, min(panel.shape) // 150)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
         found[:] = cv2.dilate(found.astype(np.uint8), disc) > 0
@@ -166,6 +170,26 @@ def _coloured(part: npt.NDArray[Any]) -> BoolArray:
     if grey < 0.8 or coloured.mean() > 0.1 or np.median(high) > DARK_PANEL:
         return np.zeros(coloured.shape, np.bool_)
     return np.asarray(coloured, np.bool_)
+
+
+def _strange(part: npt.NDArray[Any]) -> BoolArray:
+    """Strong colours that hardly occur in a panel, as a yellow arrow on a violet slide, and white on coloured light.
+
+    A dye is everywhere or nowhere.
+    """
+    bands = part[:, :, :3].astype(np.int16)
+    high, low = bands.max(axis=2), bands.min(axis=2)
+    middle = (high + low) // 2
+    hue = ((bands > middle[:, :, None]) * np.array([1, 2, 4])).sum(axis=2)
+    counts = np.bincount(hue[high - low > TINTED], minlength=8)
+    rare = counts < RARE * max(1, counts.sum())
+    bright, tinted = high > LIGHT, high - low > TINTED
+    dyed = bright.any() and float(tinted[bright].mean()) > 0.7 and float(np.median(high)) < DARK_PANEL
+    drawn = (high - low > COLOURFUL) & (high > PURE) & (low < 255 - PURE) & rare[hue]
+    found = np.zeros(hue.shape, np.bool_)
+    for some in (drawn, bright & ~tinted & dyed):
+        found |= some if some.mean() < FEW else False
+    return found
 
 
 def _lines(part: FloatArray) -> BoolArray:

@@ -48,6 +48,10 @@ LARGEST = 1.33
 APART = 1.7
 """Radii between an object and its copy: nearer, a thing that is symmetric in itself looks like two."""
 
+WAYS = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
+BESIDE = 0.3
+"""Places beside the middle of an object, in radii: a copy is seldom cut out quite like its source."""
+
 SCALES = (-2, -1, 0, 1, 2)
 """Steps of size between a source and its copy: 0.8 to 1.25."""
 
@@ -131,8 +135,10 @@ class ObjectTier:
         if len(rows) > self.places:
             chosen = np.linspace(0, len(rows) - 1, self.places).astype(int)
             rows, columns = rows[chosen], columns[chosen]
-        x = np.concatenate([[blob.x for blob in blobs], columns * step + step // 2])
-        y = np.concatenate([[blob.y for blob in blobs], rows * step + step // 2])
+        middles = np.array([(blob.x, blob.y) for blob in blobs])
+        around = np.concatenate([middles + radius * BESIDE * np.array(way) for way in WAYS])
+        x = np.concatenate([around[:, 0], columns * step + step // 2])
+        y = np.concatenate([around[:, 1], rows * step + step // 2])
         return x.astype(np.float32), y.astype(np.float32)
 
     def _alike(

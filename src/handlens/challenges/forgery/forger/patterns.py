@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from handlens.challenges.forgery.textures import FloatArray, Panel, blur, clouds, finished, outline, tinted
+from handlens.challenges.forgery.forger.textures import FloatArray, Panel, blur, clouds, finished, outline, tinted
 from handlens.types import Shape
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handlens.challenges.forgery.changes import Change, blended, changed, draw_change
-from handlens.challenges.forgery.figures import Box, Figure, Placed, widen
-from handlens.challenges.forgery.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
+from handlens.challenges.forgery.forger.changes import Change, blended, changed, draw_change
+from handlens.challenges.forgery.forger.figures import Box, Figure, Placed, widen
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
 
 SMALLEST = 40
 """Fewest pixels of a copied region: below, not even a person could say what was copied."""

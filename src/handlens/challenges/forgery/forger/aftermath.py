@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handlens.challenges.forgery.textures import BoolArray, ByteArray
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 
 UNTOUCHED = 0.5
 """Share of figures that reach us as they were made."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from handlens.challenges.forgery.marks import Overlay, blank, printed, stamp, words
-from handlens.challenges.forgery.textures import ByteArray, Panel
+from handlens.challenges.forgery.forger.marks import Overlay, blank, printed, stamp, words
+from handlens.challenges.forgery.forger.textures import ByteArray, Panel
 from handlens.types import Shape
 
 _INKS = ((0, 0, 0), (31, 119, 180), (214, 39, 40), (90, 90, 90), (44, 160, 44), (255, 127, 14))

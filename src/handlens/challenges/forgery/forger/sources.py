@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handlens.challenges.forgery.textures import ByteArray, LabelArray, Panel
+from handlens.challenges.forgery.forger.textures import ByteArray, LabelArray, Panel
 from handlens.errors import DataError
 from handlens.images import list_images, read_header, read_image, shown
 from handlens.types import Shape

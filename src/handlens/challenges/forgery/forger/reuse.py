@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.changes import Change, blended, changed, toned
-from handlens.challenges.forgery.copies import ATTEMPTS, Draft
-from handlens.challenges.forgery.figures import Box, Placed, widen
-from handlens.challenges.forgery.textures import BoolArray, ByteArray, FloatArray, Panel
+from handlens.challenges.forgery.forger.changes import Change, blended, changed, toned
+from handlens.challenges.forgery.forger.copies import ATTEMPTS, Draft
+from handlens.challenges.forgery.forger.figures import Box, Placed, widen
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, Panel
 from handlens.types import Shape
 
 LEAST_OVERLAP = 0.3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.textures import BoolArray, ByteArray, FloatArray
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray
 
 RIGHT_ANGLES = (0.0, 90.0, 180.0, 270.0)
 

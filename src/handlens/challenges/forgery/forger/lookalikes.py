@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from handlens.challenges.forgery.figures import (
+from handlens.challenges.forgery.forger.figures import (
     Box,
     Brush,
     Figure,
@@ -16,9 +16,9 @@ from handlens.challenges.forgery.figures import (
     lay_out,
     make_brush,
 )
-from handlens.challenges.forgery.patterns import paint_grid, paint_loading, paint_periodic
-from handlens.challenges.forgery.sources import Sources
-from handlens.challenges.forgery.textures import FloatArray, Painter, Panel, blur, clouds
+from handlens.challenges.forgery.forger.patterns import paint_grid, paint_loading, paint_periodic
+from handlens.challenges.forgery.forger.sources import Sources
+from handlens.challenges.forgery.forger.textures import FloatArray, Painter, Panel, blur, clouds
 from handlens.types import Shape
 
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from handlens.challenges.forgery.marks import Overlay, blank, draw_arrow, draw_bar, draw_letter, stamp
-from handlens.challenges.forgery.plots import paint_plot, paint_text
-from handlens.challenges.forgery.sources import SourceBrush, Sources
-from handlens.challenges.forgery.textures import PAINTERS, BoolArray, ByteArray, LabelArray, Panel
+from handlens.challenges.forgery.forger.marks import Overlay, blank, draw_arrow, draw_bar, draw_letter, stamp
+from handlens.challenges.forgery.forger.plots import paint_plot, paint_text
+from handlens.challenges.forgery.forger.sources import SourceBrush, Sources
+from handlens.challenges.forgery.forger.textures import PAINTERS, BoolArray, ByteArray, LabelArray, Panel
 from handlens.types import Shape
 
 KINDS = ("nuclei", "nuclei", "nuclei", "tissue", "granules", "specimens", "blot")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.textures import BoolArray, ByteArray
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.types import Shape
 
 Colour = tuple[int, int, int]

@@ -1,0 +1,270 @@
+"""Lanes of a blot or a gel that stand there twice. Two bands look alike in every honest blot: the noise is the proof.
+
+Small squares of the blots' finest texture, a grid of them, are compared with every square of it, in the four ways a
+lane can be turned over; squares beside each other that were moved alike are a copied lane, or bare membrane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.agreement import Agreement
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix
+
+IntArray = npt.NDArray[np.int64]
+
+TURNS = ((0, False), (2, False), (0, True), (2, True))
+"""Quarter turns, after a mirror or not, under which lanes stay upright."""
+
+ROWS_AT_ONCE = 256
+"""Squares compared with all others at a time: a table of so many rows is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlotTier:
+    """Compares squares of texture. Lengths are pixels of a picture made smaller."""
+
+    across: float = 1.6
+    """A panel is a blot if its slopes are so much stronger downwards than sideways, squared: bands lie across."""
+    around: int = 12
+    """Pixels of the canvas around a band that are compared: all of a blot would take ten times as long."""
+    pixels: int = 60_000
+    """Free pixels of the small picture: the time grows with their square."""
+    finest: float = 1.5
+    """Least pixels of the canvas for one of the small picture."""
+    side: int = 12
+    """Side of a square."""
+    stride: int = 6
+    """Steps between the squares that are looked for; they are looked for everywhere."""
+    features: int = 64
+    """Numbers that describe a square: its strongest principal components."""
+    apart: float = 1.5
+    """Sides of a square between it and its copy: nearer, texture is alike because it is smooth."""
+    nearest: int = 2
+    """Most alike places kept of each square."""
+    likeness: float = 0.5
+    """Least likeness of two squares."""
+    neighbours: int = 3
+    """How many of the 24 squares around a square must have moved with it."""
+    residue: float = 0.25
+    """Least likeness of what is left without the bands."""
+    groups: int = 12
+    """Most regions grown, those that prove most."""
+    agreement: Agreement = field(default_factory=Agreement)
+
+    def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
+        """Regions of the blots whose texture is there again, the largest first."""
+        free = self._blots(canvas)
+        if not free.any():
+            return []
+        step = max(self.finest, float(np.sqrt(free.sum() / self.pixels)))
+        texture, small = _texture(canvas, free, step)
+        if min(texture.shape) < 3 * self.side:
+            return []
+        residue = _residue(canvas.grey)
+        moves: list[tuple[float, Matrix, IntArray]] = []
+        for sources, places, turn in self._alike(texture, small, clock):
+            for some, there in self._together(sources, places, turn):
+                middles = self._middles(there, step)
+                matrix = _matrix(self._middles(some, step), middles, turn)
+                moves.append(_sharpened(residue, matrix, np.rint(middles).astype(np.int64), int(1.5 * step) + 2))
+        matches: list[Match] = []
+        for value, matrix, seeds in sorted(moves, key=lambda move: -move[0] * np.sqrt(len(move[2])))[: self.groups]:
+            if not clock.allows("blots", share=0.6):
+                break
+            found = self.agreement.grow(canvas, matrix, seeds) if value > self.residue else None
+            if found is not None:
+                matches.append(Match(*found, "blots", {"inliers": float(len(seeds))}))
+        return matches
+
+    def _middles(self, corners: IntArray, step: float) -> Matrix:
+        """Middles of squares as x, y of the canvas."""
+        return np.asarray((corners[:, ::-1] + self.side / 2) * step - 0.5, np.float64)
+
+    def _blots(self, canvas: Canvas) -> BoolArray:
+        """The free pixels in and around the bands of panels that show bands."""
+        import cv2
+
+        free = np.zeros(canvas.shape, np.bool_)
+        for _, panel in canvas.pictures:
+            open_ones = ~canvas.blocked[panel.window]
+            inner = cv2.erode(open_ones.astype(np.uint8), np.ones((13, 13)), borderValue=0) > 0
+            if inner.sum() < 4 * self.side**2:
+                continue
+            soft = np.asarray(cv2.GaussianBlur(canvas.grey[panel.window], (0, 0), 3.0), np.float32)
+            down, across = (cv2.Sobel(soft, cv2.CV_32F, *way)[inner] for way in ((0, 1), (1, 0)))
+            if float((down**2).mean()) > self.across * float((across**2).mean()):
+                free[panel.window] = open_ones & _near_bands(soft, inner, self.around)
+        return free
+
+    # --- squares that are alike ---------------------------------------------------------------------------------
+
+    def _alike(
+        self, texture: FloatArray, free: BoolArray, clock: Clock
+    ) -> Iterator[tuple[IntArray, IntArray, tuple[int, bool]]]:
+        """For each turn: squares (N, 2) as row, column, and (N, nearest, 2) where each is again, -1 where nowhere."""
+        all_of_them = np.lib.stride_tricks.sliding_window_view(texture, (self.side, self.side))
+        usable = _usable(free, self.side)
+        rows, columns = np.nonzero(usable)
+        basis = _components(all_of_them[rows, columns], self.features)
+        everywhere = _described(all_of_them, rows, columns, basis)
+        chosen = (rows % self.stride == 0) & (columns % self.stride == 0)
+        grid = np.stack([rows[chosen], columns[chosen]], axis=1)
+        squares = all_of_them[grid[:, 0], grid[:, 1]]
+        for turn, mirrored in TURNS:
+            if not clock.allows("blots", share=0.5):
+                return
+            laid = np.rot90(squares[:, :, ::-1] if mirrored else squares, turn, axes=(1, 2))
+            wanted = _unit(laid.reshape(len(laid), -1) @ basis)
+            yield grid, self._nearest(wanted, grid, everywhere, np.stack([rows, columns], axis=1)), (turn, mirrored)
+
+    def _nearest(self, wanted: FloatArray, grid: IntArray, everywhere: FloatArray, places: IntArray) -> IntArray:
+        found = np.full((len(grid), self.nearest, 2), -1, np.int64)
+        apart = self.apart * self.side
+        for start in range(0, len(grid), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            table = wanted[part] @ everywhere.T
+            own = np.arange(len(table))
+            for (row, column), values in zip(grid[part], table, strict=True):
+                values[np.maximum(np.abs(places[:, 0] - row), np.abs(places[:, 1] - column)) < apart] = -1
+            for rank in range(self.nearest):
+                best = table.argmax(axis=1)
+                good = table[own, best] > self.likeness
+                found[start + own[good], rank] = places[best[good]]
+                table[own, best] = -1
+        return found
+
+    # --- squares that moved together ----------------------------------------------------------------------------
+
+    def _together(
+        self, sources: IntArray, places: IntArray, turn: tuple[int, bool]
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Squares and where they are again, in groups that lie side by side and were moved alike."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        linear = _linear(turn)[::-1, ::-1]  # of rows and columns
+        number, rank = np.nonzero(places[:, :, 0] >= 0)
+        here, there = sources[number], places[number, rank]
+        shift = there - here @ linear.T
+        first, second = self._neighbours(here, shift)
+        count = np.bincount(first, minlength=len(here))
+        good = count >= self.neighbours
+        kept = good[first] & good[second]
+        graph = coo_array((np.ones(int(kept.sum())), (first[kept], second[kept])), shape=(len(here), len(here)))
+        _, labels = connected_components(graph, directed=False)
+        for label in np.unique(labels[good]):
+            some = good & (labels == label)
+            yield here[some], there[some]
+
+    def _neighbours(self, here: IntArray, shift: Matrix) -> tuple[IntArray, IntArray]:
+        """Pairs of squares at most two steps apart whose shifts differ by at most a pixel."""
+        from scipy.spatial import cKDTree
+
+        if not len(here):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        reach = 2 * self.stride + 0.5
+        places = np.concatenate([here / reach, shift / 1.5], axis=1)  # neighbours differ by less than 1 in each
+        pairs = cKDTree(places).query_pairs(1.0, p=np.inf, output_type="ndarray")
+        return np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
+
+
+def _near_bands(soft: FloatArray, inner: BoolArray, reach: int) -> BoolArray:
+    """Bands, which differ from most of the membrane, and what lies around them."""
+    import cv2
+
+    unlike = np.abs(soft - np.median(soft[inner]))
+    levels = np.clip(unlike * (255 / max(1.0, float(unlike[inner].max()))), 0, 255).astype(np.uint8)
+    threshold, _ = cv2.threshold(levels[inner], 0, 255, cv2.THRESH_OTSU)
+    bands = (levels > 0.7 * threshold) & inner
+    return np.asarray(cv2.dilate(bands.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1))) > 0)
+
+
+def _texture(canvas: Canvas, free: BoolArray, step: float) -> tuple[FloatArray, BoolArray]:
+    """The small picture: fine texture alone, equally strong everywhere; and where it is free."""
+    import cv2
+
+    size = (max(1, round(canvas.shape[1] / step)), max(1, round(canvas.shape[0] / step)))
+    small = np.asarray(cv2.resize(canvas.grey, size, interpolation=cv2.INTER_AREA), np.float32)
+    fine = _residue(small)
+    strength = np.sqrt(cv2.GaussianBlur(fine * fine, (0, 0), 3.0))
+    small_free = cv2.resize(free.astype(np.float32), size, interpolation=cv2.INTER_AREA) > 0.95
+    return np.asarray(fine / np.maximum(strength, 0.3), np.float32), np.asarray(small_free)
+
+
+def _residue(picture: FloatArray) -> FloatArray:
+    """What a median takes away: noise. It keeps the edges of bands, so that they are not in it."""
+    import cv2
+
+    soft = np.asarray(cv2.GaussianBlur(picture, (0, 0), 0.5), np.float32)
+    return np.asarray(soft - cv2.medianBlur(soft, 5), np.float32)
+
+
+def _usable(free: BoolArray, side: int) -> BoolArray:
+    """Upper left corners of squares that hold hardly any blocked pixel."""
+    import cv2
+
+    sums = cv2.integral((~free).astype(np.uint8))
+    blocked = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    return np.asarray(blocked < 0.1 * side * side)
+
+
+def _components(squares: FloatArray, count: int) -> FloatArray:
+    """The directions (pixels, count) in which the squares differ most."""
+    some = squares[np.linspace(0, len(squares) - 1, min(len(squares), 6_000)).astype(int)]
+    flat = some.reshape(len(some), -1).astype(np.float64)
+    _, vectors = np.linalg.eigh(flat.T @ flat)
+    return np.ascontiguousarray(vectors[:, ::-1][:, :count], np.float32)
+
+
+def _described(squares: FloatArray, rows: IntArray, columns: IntArray, basis: FloatArray) -> FloatArray:
+    parts = []
+    for start in range(0, len(rows), 8_192):
+        part = squares[rows[start : start + 8_192], columns[start : start + 8_192]]
+        parts.append(_unit(part.reshape(len(part), -1) @ basis))
+    return np.concatenate(parts) if parts else np.zeros((0, basis.shape[1]), np.float32)
+
+
+def _unit(features: FloatArray) -> FloatArray:
+    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-3), np.float32)
+
+
+def _linear(turn: tuple[int, bool]) -> Matrix:
+    """What laying a square so does to x, y."""
+    quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    flip = np.diag([-1.0 if turn[1] else 1.0, 1.0])
+    return np.linalg.matrix_power(quarter, turn[0]) @ flip
+
+
+def _matrix(sources: Matrix, places: Matrix, turn: tuple[int, bool]) -> Matrix:
+    """The transform that brings places of the canvas (N, 2) as x, y to others, for a known turn."""
+    linear = _linear(turn)
+    return np.column_stack([linear, np.median(places - sources @ linear.T, axis=0)])
+
+
+def _sharpened(residue: FloatArray, matrix: Matrix, places: IntArray, slack: int) -> tuple[float, Matrix, IntArray]:
+    """The transform with the shift, at most `slack` pixels other, under which the residue agrees best; how well."""
+    import cv2
+
+    x, y = np.median(places, axis=0).astype(int)
+    half = int(np.clip(np.ptp(places, axis=0).max() / 2 + slack, 12, 40))
+    height, width = residue.shape
+    top, bottom, left, right = max(0, y - half), min(height, y + half), max(0, x - half), min(width, x + half)
+    moved = np.array(matrix)
+    moved[:, 2] -= [left, top]
+    template = cv2.warpAffine(residue, moved, (right - left, bottom - top), flags=cv2.INTER_LINEAR)
+    before, above = min(slack, left), min(slack, top)
+    around = np.ascontiguousarray(residue[top - above : bottom + slack, left - before : right + slack])
+    if template.std() < 1e-3:
+        return 0.0, matrix, places
+    table = np.nan_to_num(np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED)))
+    row, column = np.unravel_index(int(table.argmax()), table.shape)
+    better = np.array(matrix)
+    better[:, 2] += [column - before, row - above]
+    return float(table[row, column]), better, places
