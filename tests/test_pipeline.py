@@ -265,8 +265,8 @@ def test_a_failed_preparation_leaves_nothing(tmp_path):
 def test_the_score_says_how_it_was_made(cells, tmp_path):
     pipeline.solve(registry.challenge("cells"), cells, tmp_path)
     page = json.loads((tmp_path / "score.json").read_text())
-    assert page["recipe"].startswith("OtsuRecipe(")
-    assert (page["part"], page["settings"]) == ("test", {"order": "rows"})
+    assert page["recipe"].startswith("LearnedRecipe(")
+    assert (page["part"], page["settings"]["order"], page["settings"]["instances"]) == ("test", "rows", False)
 
 
 def test_lesions_of_the_later_edition_are_solved(tmp_path):

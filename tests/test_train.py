@@ -13,7 +13,7 @@ from handlens import pipeline, registry
 from handlens.cli import cli
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.later import train_of
-from handlens.runfolder import RUN
+from handlens.runfolder import ORDER, RUN, read_order
 from handlens.runs import EMPTY, Runs
 from handlens.types import Option
 
@@ -67,7 +67,9 @@ def test_a_run_is_used_by_solve(trained, data, tmp_path):
     assert (numbers, told) == ({"cases": 3.0}, [(1, 3), (2, 3), (3, 3)])
     page = json.loads((tmp_path / "run" / RUN).read_text())
     assert (page["challenge"], page["numbers"]) == ("cells", {"cases": 3.0})
-    assert page["settings"] == {"order": "rows", "length": 7, "base": None}
+    assert {"order": "rows", "length": 7, "base": None}.items() <= page["settings"].items()
+    order = read_order(tmp_path / "run")
+    assert (order["challenge"], order["folder"], order["settings"]) == ("cells", str(data), page["settings"])
     assert first_row(pipeline.solve(trained, data, tmp_path / "out", model=tmp_path / "run")) == "0,1 7"
     assert json.loads((tmp_path / "out" / "score.json").read_text())["model"] == str(tmp_path / "run")
     assert first_row(pipeline.solve(trained, data, tmp_path / "out")) == "0,"
@@ -106,13 +108,14 @@ def test_a_model_is_refused_where_it_cannot_be_used(trained, data, tmp_path):
 
 def test_a_finished_run_is_not_touched_and_an_unfinished_one_goes_on(trained, data, tmp_path):
     def broken(folder, run, settings, progress):
-        run.mkdir()
         (run / "checkpoint").write_text("half")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pipeline.train(replace(trained, train=broken), data, tmp_path / "run")
-    assert os.listdir(tmp_path / "run") == ["checkpoint"]
+    assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", ORDER]
+    with pytest.raises(DataError, match="begun with other data or settings"):
+        pipeline.train(trained, data, tmp_path / "run", settings=trained.settings(length=9))
     pipeline.train(trained, data, tmp_path / "run")
     with pytest.raises(DataError, match="this run is finished: name a new folder"):
         pipeline.train(trained, data, tmp_path / "run")
@@ -139,6 +142,37 @@ def test_the_command(trained, data, tmp_path):
     assert json.loads(run("train", "cells", data, "-o", tmp_path / "second", "--json").stdout) == {"cases": 3.0}
 
 
+def test_a_stopped_run_goes_on_by_its_name_alone(trained, data, tmp_path, monkeypatch):
+    def stopped(folder, run, settings, progress):
+        raise KeyboardInterrupt
+
+    broken = replace(trained, train=stopped)
+    monkeypatch.setattr(registry, "challenge", lambda name: broken)
+    done = run("train", "cells", data, "-o", tmp_path / "run", "--length", 5, "--set", "a=1", "--set", "b=x=y")
+    assert done.exit_code == 130
+    assert f"stopped; handlens train --resume {tmp_path / 'run'} goes on from here" in done.stderr
+    assert read_order(tmp_path / "run")["settings"]["set"] == {"a": "1", "b": "x=y"}
+    monkeypatch.setattr(registry, "challenge", lambda name: trained)
+    done = run("train", "--resume", tmp_path / "run")
+    assert (done.exit_code, done.stdout) == (0, "cases  3.000000\n"), done.exception
+    assert (tmp_path / "run" / "length.txt").read_text() == "5"
+    for name, content, message in (
+        ("none", None, "no order.json in it"),
+        ("odd", "[]", "damaged"),
+        ("bad", "{", "damaged"),
+    ):
+        if content:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / ORDER).write_text(content)
+        assert message in str(run("train", "--resume", tmp_path / name).exception)
+
+
+def test_a_field_has_a_name_and_a_value(trained, data, tmp_path):
+    for text in ("crop", "=3", "a b=3"):
+        done = run("train", "cells", data, "-o", tmp_path / "run", "--set", text)
+        assert (done.exit_code, "expected FIELD=VALUE" in done.stderr) == (2, True)
+
+
 def test_only_what_can_be_trained_is_offered(trained, tmp_path):
     assert "cells" in run("train", "--help").output
     assert "ink" not in run("train", "--help").output
@@ -160,6 +194,9 @@ def test_only_what_can_be_trained_is_offered(trained, tmp_path):
         (Option("a", ""), [None], float("nan"), "a number from 0 on"),
         (Option("a", ""), [None], float("inf"), "a number from 0 on"),
         (Option("a", "", kind="path"), [None], 3, "a path"),
+        (Option("a", "", kind="count"), [None, 1, 7], 0, "a whole number from 1 on"),
+        (Option("a", "", kind="count"), [None], 1.5, "a whole number from 1 on"),
+        (Option("a", "", kind="fields", default={}), [{}, {"b": "c"}], "b=c", "names and their texts"),
     ],
 )
 def test_options_are_read_at_the_border(option, good, bad, expected):

@@ -86,9 +86,12 @@ def test_a_band_is_that_part_of_the_whole(
         for _ in range(4):
             top, bottom = sorted(data.draw(st.tuples(*[st.integers(0, shape[1])] * 2)))
             first, last = sorted(data.draw(st.tuples(*[st.integers(0, shape[0])] * 2)))
+            left, right = sorted(data.draw(st.tuples(*[st.integers(0, shape[2])] * 2)))
             band = stack.read_band(top, bottom, first, last)
             assert band.dtype == dtype
             np.testing.assert_array_equal(band, volume[first:last, top:bottom])
+            part = stack.read_band(top, bottom, first, last, left=left, right=right)
+            np.testing.assert_array_equal(part, volume[first:last, top:bottom, left:right])
 
 
 def test_strips_in_another_order_in_the_file_are_found(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +11,10 @@ import click
 
 from handlens.errors import HandlensError, counted
 from handlens.forms import ChallengeGroup, with_options
+from handlens.printing import going_on, print_json, print_score, shown, talk
 
 if TYPE_CHECKING:
-    from handlens.types import Challenge
+    from handlens.types import Challenge, Settings
 
 PATH = click.Path(path_type=Path)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -44,9 +43,9 @@ def list_challenges(as_json: bool) -> None:
         try:
             found.append(registry.challenge(name))
         except HandlensError as error:
-            _talk(f"handlens: {error}")
+            talk(f"handlens: {error}")
     if as_json:
-        _print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
+        print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
         return
     for challenge in found:
         click.echo(f"{challenge.name:9}{challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
@@ -85,7 +84,7 @@ def _sample(challenge: Challenge) -> click.Command:
 
         settings = challenge.settings(**options)
         pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size, settings=settings)
-        _talk(f"{folder}: {counted(cases, 'made-up test case')}, the truth in {folder / pipeline.TRUTH}")
+        talk(f"{folder}: {counted(cases, 'made-up test case')}, the truth in {folder / pipeline.TRUTH}")
 
     return with_options(command, challenge, "sample")
 
@@ -103,7 +102,7 @@ def _data(challenge: Challenge) -> click.Command:
         inventory = challenge.inspect(folder)
         problems = [problem.as_json() for problem in inventory.problems]
         if as_json:
-            _print_json({"facts": dict(inventory.facts), "problems": problems})
+            print_json({"facts": dict(inventory.facts), "problems": problems})
         else:
             width = max(map(len, inventory.facts), default=0)
             for name, fact in inventory.facts.items():
@@ -131,7 +130,7 @@ def _check(challenge: Challenge) -> click.Command:
 
         problems = pipeline.check(challenge, file, folder, challenge.settings(**options), part)
         if as_json:
-            _print_json({"valid": not problems, "problems": [problem.as_json() for problem in problems]})
+            print_json({"valid": not problems, "problems": [problem.as_json() for problem in problems]})
         else:
             click.echo(
                 describe(f"{file.name or file} cannot be scored", problems) if problems else f"{file.name} is valid"
@@ -157,12 +156,12 @@ def _score(challenge: Challenge) -> click.Command:
             result = pipeline.score(challenge, file, truth, challenge.settings(**options), part)
         except SubmissionError as error:
             if as_json:
-                _print_json({"valid": False, "problems": [problem.as_json() for problem in error.problems]})
+                print_json({"valid": False, "problems": [problem.as_json() for problem in error.problems]})
             raise
         page = pipeline.score_json(challenge, result)
         if not cases:
             page.pop("cases")
-        _print_json({"valid": True, **page}) if as_json else _print_score(page)
+        print_json({"valid": True, **page}) if as_json else print_score(page)
 
     return with_options(command, challenge, "score")
 
@@ -183,7 +182,7 @@ def _solve(challenge: Challenge) -> click.Command:
 
         keep_going, workers = rest.pop("keep_going"), rest.pop("workers")
         settings = challenge.settings(**rest)
-        with bar(challenge.name) as progress, _going_on():
+        with bar(challenge.name) as progress, going_on():
             solved = pipeline.solve(
                 challenge,
                 folder,
@@ -197,7 +196,7 @@ def _solve(challenge: Challenge) -> click.Command:
                 progress=progress,
             )
         for note in solved.notes:
-            _talk(note)
+            talk(note)
         click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
         if solved.score is None:
             click.echo("no score: the data folder has no truth for these cases")
@@ -207,6 +206,24 @@ def _solve(challenge: Challenge) -> click.Command:
     return with_options(command, challenge, "solve")
 
 
+@cli.command(context_settings={"ignore_unknown_options": True}, options_metavar="")
+@click.argument("run", type=PATH)
+@click.argument("rest", nargs=-1, required=True, type=click.UNPROCESSED, metavar="FOLDER -o OUT [OPTIONS]")
+@click.pass_context
+def predict(context: click.Context, run: Path, rest: tuple[str, ...]) -> None:
+    """Answer every case of FOLDER with the model of a training.
+
+    RUN is the folder that `handlens train NAME` wrote; it knows its challenge. OPTIONS are those of `handlens solve
+    NAME`, which this is short for, with `--model RUN`.
+    """
+    from handlens import registry
+    from handlens.runfolder import challenge_of
+
+    command = _solve(registry.challenge(challenge_of(run)))
+    with command.make_context(f"predict {run}", [*rest, "--model", str(run)], parent=context.parent) as inner:
+        command.invoke(inner)
+
+
 def _train(challenge: Challenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("folder", type=PATH)
@@ -214,21 +231,51 @@ def _train(challenge: Challenge) -> click.Command:
     @JSON
     def command(folder: Path, run: Path, as_json: bool, **options: Any) -> None:
         """Learn from the labelled cases of a data folder; print what was measured."""
-        from handlens import pipeline
-        from handlens.progress import bar
-
-        settings = challenge.settings(**options)
-        with bar(challenge.name) as progress, _going_on():
-            numbers = pipeline.train(challenge, folder, run, settings=settings, progress=progress)
-        if as_json:
-            _print_json(dict(numbers))
-        else:
-            width = max(map(len, numbers), default=0)
-            for name, value in numbers.items():
-                click.echo(f"{name:{width}}  {_shown(value)}")
-        _talk(f"{run}: trained; use it by handlens solve {challenge.name} FOLDER -o OUT --model {run}")
+        _learn(challenge, folder, run, challenge.settings(**options), as_json)
 
     return with_options(command, challenge, "train")
+
+
+def _learn(challenge: Challenge, folder: Path, run: Path, settings: Settings, as_json: bool) -> None:
+    """Train, print the numbers, and say after Ctrl-C what is left."""
+    from handlens import pipeline
+    from handlens.progress import bar
+    from handlens.runfolder import ORDER
+
+    try:
+        with bar(challenge.name) as progress:
+            numbers = pipeline.train(challenge, folder, run, settings=settings, progress=progress)
+    except KeyboardInterrupt:
+        usable = f"; {run / 'model.onnx'} is what was learned so far" if (run / "model.onnx").exists() else ""
+        goes_on = f"handlens train --resume {run}" if (run / ORDER).exists() else "the same command"
+        talk(f"\nstopped{usable}; {goes_on} goes on from here")
+        sys.exit(130)
+    if as_json:
+        print_json(dict(numbers))
+    else:
+        width = max(map(len, numbers), default=0)
+        for name, value in numbers.items():
+            click.echo(f"{name:{width}}  {shown(value)}")
+    talk(f"{run}: trained; use it by handlens solve {challenge.name} FOLDER -o OUT --model {run}")
+
+
+def _judge(challenge: Challenge) -> click.Command:
+    from handlens.standings import judge_form
+
+    return judge_form(challenge)
+
+
+def _resume(context: click.Context, _option: click.Parameter, run: Path | None) -> None:
+    """Go on with a training that was stopped or killed, as it was ordered."""
+    if run is None or context.resilient_parsing:
+        return
+    from handlens import registry
+    from handlens.runfolder import read_order
+
+    order = read_order(run)
+    challenge = registry.challenge(order["challenge"])
+    _learn(challenge, Path(order["folder"]), run, challenge.settings(**order["settings"]), as_json=False)
+    context.exit()
 
 
 @cli.command()
@@ -248,19 +295,19 @@ def inspect(figures: tuple[Path, ...], out: Path | None, seconds: float, workers
     from handlens.progress import bar
 
     make, settings = inspection.with_detector(seconds)
-    with bar("inspect") as progress, _going_on() if out else nullcontext():
+    with bar("inspect") as progress, going_on() if out else nullcontext():
         records = inspection.inspect_figures(
             figures, out, make_look=make, settings=settings, workers=workers, progress=progress
         )
     if as_json:
-        _print_json({"figures": records})
+        print_json({"figures": records})
     for record in records:
         if "error" in record:
-            _talk(f"handlens: {record['figure']}: {record['error']}")
+            talk(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
             click.echo(inspection.table(record))
     if out:
-        _talk(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
+        talk(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)
 
 
@@ -273,7 +320,7 @@ def demo(out: Path, seed: int) -> None:
     """Solve and score made-up data of all four challenges, in under two minutes."""
     from handlens.demo import run
 
-    with _going_on():
+    with going_on():
         run(out, seed=seed)
 
 
@@ -290,9 +337,29 @@ cli.add_command(
     ChallengeGroup(
         "train",
         _train,
-        "NAME FOLDER -o RUN [OPTIONS]",
+        "NAME FOLDER -o RUN [OPTIONS]  or  --resume RUN",
         "Learn from a data folder what `solve --model` uses.",
         has_form=lambda challenge: challenge.train is not None,
+        params=[
+            click.Option(
+                ["--resume"],
+                type=PATH,
+                is_eager=True,
+                expose_value=False,
+                callback=_resume,
+                metavar="RUN",
+                help="Go on with a training that was stopped or killed.",
+            )
+        ],
+    )
+)
+cli.add_command(
+    ChallengeGroup(
+        "judge",
+        _judge,
+        "NAME MODEL... --data FOLDER [OPTIONS]",
+        "Run models that nobody trusts on hidden cases, and rank them.",
+        has_form=lambda challenge: challenge.judge is not None,
     )
 )
 
@@ -308,48 +375,14 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _talk("stopped")
+        talk("stopped")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except MemoryError:
-        _talk("handlens: not enough memory for this input")
+        talk("handlens: not enough memory for this input")
         sys.exit(1)
     except (HandlensError, OSError) as error:
-        _talk(f"handlens: {error}")
+        talk(f"handlens: {error}")
         sys.exit(1)
-
-
-@contextmanager
-def _going_on() -> Iterator[None]:
-    """Say after Ctrl-C that nothing is lost."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _talk("\nstopped; the same command goes on from here")
-        sys.exit(130)
-
-
-def _print_json(page: Any) -> None:
-    click.echo(json.dumps(page, indent=1))
-
-
-def _print_score(page: dict[str, Any]) -> None:
-    click.echo(f"{page['challenge']} {page['score']!r}")
-    width = max(map(len, page["parts"]))
-    for name, value in page["parts"].items():
-        click.echo(f"  {name:{width}}  {_shown(value)}")
-    for case in page.get("cases", ()):
-        parts = ", ".join(f"{name} {_shown(value)}" for name, value in case["parts"].items())
-        click.echo(f"  {case['id']}: {_shown(case['value'])}  ({parts})")
-    for note in page["notes"]:
-        _talk(f"note: {note}")
-
-
-def _shown(value: float | str) -> str:
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
-def _talk(text: str) -> None:
-    click.echo(text, err=True)

@@ -25,8 +25,11 @@ class ChallengeGroup(click.Group):
         text: str,
         *,
         has_form: Callable[[Challenge], bool] | None = None,
+        params: list[click.Parameter] | None = None,
     ) -> None:
-        super().__init__(name, help=text, options_metavar="", subcommand_metavar=usage, no_args_is_help=True)
+        super().__init__(
+            name, help=text, options_metavar="", subcommand_metavar=usage, no_args_is_help=True, params=params
+        )
         self.build = build
         self.has_form = has_form
 
@@ -76,11 +79,24 @@ def with_options(command: click.Command, challenge: Challenge, name: str) -> cli
                 kind = click.Choice(option.choices)
             elif option.kind == "path":
                 kind = click.Path(path_type=Path)
+            elif option.kind == "count":
+                kind = click.IntRange(1)
             flags = [f"--{option.name.replace('_', '-')}", option.name]
-            command.params.append(
-                click.Option(flags, type=kind, default=option.default, help=option.help, show_default=True)
-            )
+            flag = option.kind == "flag"
+            how: dict[str, Any] = {"is_flag": True} if flag else {"type": kind, "show_default": True}
+            if option.kind == "fields":
+                how = {"multiple": True, "metavar": "FIELD=VALUE", "callback": _read_fields}
+            default = None if option.kind == "fields" else option.default
+            command.params.append(click.Option(flags, default=default, help=option.help, **how))
     return command
+
+
+def _read_fields(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """`--set a=1 --set b=2` as a mapping; the last of one name counts."""
+    for text in texts:
+        if not text.partition("=")[0].isidentifier() or "=" not in text:
+            raise click.BadParameter(f"{text!r}; expected FIELD=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _broken(name: str, error: HandlensError) -> click.Command:

@@ -1,12 +1,23 @@
-"""What a challenge names but scoring never needs: sample, recipe and training, loaded when they are asked for."""
+"""What a challenge names but scoring never needs: sample, recipe, training, judge, loaded when they are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from handlens.types import Progress, Recipe, Settings, Train, WriteSample
+from handlens.types import (
+    Judge,
+    Judgement,
+    Limits,
+    Progress,
+    Recipe,
+    Settings,
+    Train,
+    TrainProgress,
+    Truth,
+    WriteSample,
+)
 
 
 def sample_of(package: str) -> WriteSample:
@@ -31,8 +42,20 @@ def recipe_of(package: str) -> Callable[[], Recipe]:
 def train_of(package: str) -> Train:
     """`train` of the package's module `training`."""
 
-    def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
+    def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
         numbers: Mapping[str, float] = import_module(f"{package}.training").train(folder, run, settings, progress)
         return numbers
 
     return train
+
+
+def judge_of(package: str) -> Judge:
+    """`judge` of the package's module `judge`."""
+
+    def judge(
+        models: Sequence[Path], truth: Truth, settings: Settings, limits: Limits, progress: Progress, /
+    ) -> Judgement:
+        judgement: Judgement = import_module(f"{package}.judge").judge(models, truth, settings, limits, progress)
+        return judgement
+
+    return judge

@@ -14,9 +14,22 @@ from typing import Any
 from handlens.errors import DataError, HandlensError, ModelError, Problem
 from handlens.files import new_folder, write_text
 from handlens.rows import is_utf8
-from handlens.runfolder import RUN, Journal, fingerprint, read_run
+from handlens.runfolder import ORDER, RUN, Journal, challenge_of, fingerprint, read_order
 from handlens.table import Format, read_submission, require_submission, write_cells
-from handlens.types import Answer, Case, Challenge, Context, Model, Part, Progress, Recipe, Score, Settings, Truth
+from handlens.types import (
+    Answer,
+    Case,
+    Challenge,
+    Context,
+    Model,
+    Part,
+    Progress,
+    Recipe,
+    Score,
+    Settings,
+    TrainProgress,
+    Truth,
+)
 from handlens.workers import map_in_processes, usable_cores
 
 TRUTH = "truth"
@@ -50,7 +63,7 @@ def read_cases(challenge: Challenge, folder: Path, part: Part | None = None) -> 
 
 
 def _find_part(challenge: Challenge, folder: Path, part: Part | None) -> tuple[Part, list[Case]]:
-    if not folder.is_dir():
+    if not folder.exists():
         raise DataError("no such folder", file=folder)
     parts: Sequence[Part] = (part,) if part else ("test", "train")
     for name in parts:
@@ -108,11 +121,12 @@ def train(
     run: Path,
     *,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    progress: TrainProgress | None = None,
 ) -> Mapping[str, float]:
     """Learn from a data folder, for `solve` with `model=run`; gives numbers about what was learned.
 
-    `run.json`, written last, says that the run is whole; a run without it may go on where it stopped.
+    `run.json`, written last, says that the run is whole; a run without it may go on where it stopped. What was ordered
+    stands in `order.json`, written first.
     """
     if challenge.train is None:
         raise HandlensError(f"{challenge.name} cannot be trained: its solver takes no model")
@@ -125,8 +139,13 @@ def train(
     settings = challenge.settings() if settings is None else settings
     words = {"challenge": challenge.name, "settings": json.dumps(settings, default=str), "handlens": _version()}
     key = fingerprint(words.values(), folder, without=run)
-    numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total: None))
-    page = {**words, "settings": json.loads(words["settings"]), "data": key, "numbers": dict(numbers)}
+    page = {**words, "settings": json.loads(words["settings"]), "data": key}
+    if (run / ORDER).exists() and read_order(run)["data"] != key:
+        what = "this run was begun with other data or settings: handlens train --resume, or name a new folder"
+        raise DataError(what, file=run)
+    write_text(run / ORDER, json.dumps({**page, "folder": str(folder.resolve())}, indent=1) + "\n")
+    numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total, _words="", /: None))
+    page["numbers"] = dict(numbers)
     write_text(run / RUN, json.dumps(page, indent=1) + "\n")
     return numbers
 
@@ -161,10 +180,12 @@ def solve(
     if out.exists() and not out.is_dir():
         raise DataError("this is a file: name a folder for the submission", file=out)
     words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe)}
-    words |= {"settings": json.dumps(settings, default=str), "handlens": _version()}
+    told = {option.name for option in challenge.options if tuple(option.commands) != ("train",)}
+    used_settings = {name: value for name, value in settings.items() if name in told}
+    words |= {"settings": json.dumps(used_settings, default=str), "handlens": _version()}
     used = [fingerprint([], model, without=out)] if model else []
     key = fingerprint([*words.values(), *used], folder, without=out)
-    context = Context(settings, partial(_training_truth, challenge, folder, settings), model)
+    context = Context(settings, partial(_training_truth, challenge, folder, settings), model, out)
     journal = Journal(out, key)
     rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, workers, progress)
     submission = out / f"submission.{form}"
@@ -172,6 +193,8 @@ def solve(
     answers = require_submission(submission, codec, cases)
     truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
     result = challenge.score(answers, truth, settings) if truth else None
+    if result and part == "train" and (model or getattr(recipe, "learned", False)):
+        notes.append("the model may have learned from these very cases: their score says little about others")
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
     solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
@@ -269,7 +292,7 @@ def _refuse_model(challenge: Challenge, run: Path) -> None:
     """A model that this challenge's solver cannot use is refused before anything is read."""
     if challenge.train is None:
         raise ModelError(f"{challenge.name} takes no trained model: leave --model out")
-    trained = read_run(run)["challenge"]
+    trained = challenge_of(run)
     if trained != challenge.name:
         raise ModelError(f"{run}: this run is about {trained}, not {challenge.name}")
 

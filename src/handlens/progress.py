@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from handlens.types import TrainProgress
 
 LINE_SECONDS = 10.0
 """Time between plain lines, so that a log file stays short."""
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with (done, total)."""
+def bar(title: str) -> Iterator[TrainProgress]:
+    """A function to call with (done, total), and words where there are some."""
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
@@ -27,10 +29,16 @@ def bar(title: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(f"{title:9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    words = TextColumn("{task.fields[words]}")
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn(f"{title:9}"), BarColumn(), MofNCompleteColumn(), *times, words)
     with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(title, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+        task = shown.add_task(title, total=None, words="")
+
+        def tell(done: int, total: int, words: str = "", /) -> None:
+            shown.update(task, completed=done, total=total, words=words)
+
+        yield tell
 
 
 class _Lines:
@@ -38,9 +46,16 @@ class _Lines:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.last = time.monotonic()
+        self.last = self.begun = time.monotonic()
+        self.before: int | None = None
 
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= LINE_SECONDS:
-            self.last = time.monotonic()
-            print(f"{self.title}: {done} of {total}", file=sys.stderr)
+    def __call__(self, done: int, total: int, words: str = "", /) -> None:
+        if self.before is None:
+            self.before = done  # done by a run before this one
+        if (now := time.monotonic()) - self.last >= LINE_SECONDS:
+            self.last = now
+            rest = [f"{done} of {total}"]
+            if words and done > self.before:
+                seconds = (now - self.begun) * (total - done) / (done - self.before)
+                rest += [f"{seconds / 60:.0f} min left", words]
+            print(f"{self.title}: {', '.join(rest)}", file=sys.stderr)

@@ -11,8 +11,12 @@ from typing import IO, Any
 
 from handlens.errors import DataError
 from handlens.files import write_text
+from handlens.models import is_model, read_plan
 
 JOURNAL = "answers.jsonl"
+ORDER = "order.json"
+"""What a training was told: challenge, data folder, settings; written first, so that it can go on."""
+
 RUN = "run.json"
 """What a training was told and what came of it; written last, so a run that has it is whole."""
 
@@ -54,9 +58,12 @@ class Journal:
 def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
     """A key that changes with any of the words, and with the name, size or time of any file in the folder.
 
-    `without` is left out: the run's own folder may lie inside.
+    `folder` may be a single file. `without` is left out: the run's own folder may lie inside.
     """
     digest = hashlib.sha256("\n".join(words).encode())
+    if folder.is_file():
+        status = folder.stat()
+        digest.update(f"{folder.name} {status.st_size} {status.st_mtime_ns}\n".encode(errors="replace"))
     seen = {without.resolve()}
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in seen)
@@ -82,6 +89,27 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not isinstance(page, dict) or not isinstance(page.get("challenge"), str):
         raise DataError("damaged: train again", file=folder / RUN)
     return page
+
+
+def read_order(folder: Path) -> dict[str, Any]:
+    """What a training was told: `challenge`, `folder`, `settings`, and `data`, the fingerprint of all that."""
+    try:
+        page = json.loads((folder / ORDER).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no {ORDER} in it: name a folder that `handlens train` began", file=folder) from None
+    except ValueError:
+        page = None
+    expected = {"challenge": str, "folder": str, "settings": dict, "data": str}
+    if not isinstance(page, dict) or any(not isinstance(page.get(name), kind) for name, kind in expected.items()):
+        raise DataError("damaged: train again in a new folder", file=folder / ORDER)
+    return page
+
+
+def challenge_of(folder: Path) -> str:
+    """The challenge that a run is about; a training that was stopped early may have left a model and its plan alone."""
+    if not (folder / RUN).exists() and is_model(folder):
+        return read_plan(folder).challenge
+    return str(read_run(folder)["challenge"])
 
 
 def _read_done(path: Path, key: str) -> dict[str, tuple[str, ...]]:

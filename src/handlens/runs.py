@@ -18,8 +18,8 @@ from handlens.types import Order, Shape
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-MAX_CELL_BYTES = 64 * 2**20
-"""Longest cell that is parsed: twenty times the label of the largest real fragment (3 MB)."""
+MAX_CELL_BYTES = 128 * 2**20
+"""Longest cell that is parsed: the nuclei of a crowded slide of 20,000 x 20,000 take 84 MB, a real fragment 3 MB."""
 
 MAX_RUNS = 8_000_000
 """Most runs in one mask: 128 MB of integers; the largest real label has 150,000."""

@@ -119,7 +119,8 @@ class Inventory:
 class Option:
     """A setting of this challenge alone: `--order columns` for cells; `commands` are those that have it.
 
-    It is one of `choices` where there are some, otherwise of a kind: a number from 0 on, or a path.
+    It is one of `choices` where there are some, otherwise of a kind: a number from 0 on, a count from 1 on, a path, a
+    flag, which is False unless it is given, or fields, a mapping of names to texts.
     """
 
     name: str
@@ -127,7 +128,7 @@ class Option:
     choices: tuple[str, ...] = ()
     default: Any = None
     commands: tuple[str, ...] = ("score",)
-    kind: Literal["number", "path"] = "number"
+    kind: Literal["number", "count", "path", "flag", "fields"] = "number"
 
     def read(self, value: Any) -> Any:
         """A value that was given, as `settings` hold it; the default stands for itself."""
@@ -137,6 +138,12 @@ class Option:
             fits, expected = value in self.choices, f"one of {', '.join(self.choices)}"
         elif self.kind == "path":
             fits, expected = isinstance(value, str | Path), "a path"
+        elif self.kind == "flag":
+            fits, expected = isinstance(value, bool), "True or False"
+        elif self.kind == "count":
+            fits, expected = isinstance(value, int) and value >= 1, "a whole number from 1 on"
+        elif self.kind == "fields":
+            fits, expected = isinstance(value, Mapping), "names and their texts"
         else:
             fits, expected = isinstance(value, int | float) and 0 <= value < inf, "a number from 0 on"
         if not fits:
@@ -151,17 +158,25 @@ Progress = Callable[[int, int], None]
 """Told how many are done, of how many."""
 
 
+class TrainProgress(Protocol):
+    """The same, and where there is more to say: stage, loss, metric."""
+
+    def __call__(self, done: int, total: int, words: str = "", /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a recipe is told when it prepares a model.
 
     `training` opens the labelled cases to learn from, None where there are none; not calling it costs nothing.
-    `model` is the folder of a finished `handlens train`, None where none was named.
+    `model` is the folder of a `handlens train`, None where none was named. `out` is the folder of the submission, for
+    what a model leaves beside it; it may not be there yet, and is None where nothing is to be left.
     """
 
     settings: Settings = field(default_factory=dict)
     training: Callable[[], Truth | None] = lambda: None
     model: Path | None = None
+    out: Path | None = None
 
 
 class Model(Protocol):
@@ -175,7 +190,8 @@ class Recipe(Protocol):
 
     A model that learns from labels must not answer a training case with what it learned from that case's group.
     Where the class says `parallel = True`, cases are answered by several processes, each with a pickled copy of the
-    prepared model: for solvers that take long, do not share work among threads themselves, and keep no state.
+    prepared model: for solvers that take long, do not share work among threads themselves, and keep no state. Where
+    it says `learned`, it has a model of its own, and a note is left with the score of a training part.
     """
 
     def prepare(self, context: Context, /) -> Model: ...
@@ -191,10 +207,62 @@ class Train(Protocol):
     """Learns from the labelled cases of a data folder and writes what `Context.model` needs into the run's folder.
 
     Gives named numbers about what it learned, honest ones: of cases that it did not learn from. What is found in the
-    run's folder is left by a training that was stopped; it may go on from there.
+    run's folder is left by a training that was stopped; it may go on from there. Stopped, it raises KeyboardInterrupt.
     """
 
-    def __call__(self, folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]: ...
+    def __call__(
+        self, folder: Path, run: Path, settings: Settings, progress: TrainProgress, /
+    ) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a model that nobody trusts may use: memory beyond that of an idle process, and seconds.
+
+    `load_seconds` are for opening the file, `answer_seconds` for one question, `total_seconds` for all together.
+    """
+
+    memory_mib: int = 4096
+    load_seconds: float = 60.0
+    answer_seconds: float = 10.0
+    total_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of one model: a rank and named numbers, or, with rank 0, the word of its refusal and why."""
+
+    model: Path
+    rank: int
+    verdict: str
+    why: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Models in the order of their ranks, the refused ones last.
+
+    `columns` are the parts that stand in the table of standings; the others follow in a table of their own.
+    `unguarded` says what this machine cannot keep a model from.
+    """
+
+    models: tuple[Judged, ...]
+    cases: int
+    columns: tuple[str, ...]
+    unguarded: tuple[str, ...] = ()
+
+
+class Judge(Protocol):
+    """Runs models that nobody trusts on labelled cases, each in a locked process, and ranks them.
+
+    A model that is refused does not keep the others from being judged.
+    """
+
+    def __call__(
+        self, models: Sequence[Path], truth: Truth, settings: Settings, limits: Limits, progress: Progress, /
+    ) -> Judgement: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +287,7 @@ class Challenge:
     empty        the answer of someone who saw nothing
     recipe       makes the recipe that `solve` uses
     train        makes a model that the recipe can use: (folder, run, settings, progress); None where nothing can
+    judge        runs and ranks models of others: (models, truth, settings, limits, progress); None where nothing can
     """
 
     name: str
@@ -238,6 +307,7 @@ class Challenge:
     recipe: Callable[[], Recipe]
     options: Sequence[Option] = ()
     train: Train | None = None
+    judge: Judge | None = None
 
     def settings(self, **given: Any) -> dict[str, Any]:
         """All options with their values: the given ones, the rest at their defaults; unknown names are refused."""

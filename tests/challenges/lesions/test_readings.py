@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from oracles import lesions as oracle
 
 import handlens
-from handlens.challenges.lesions import data, score
+from handlens.challenges.lesions import contract, data, judge, score
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
 from handlens.images import write_png
+from handlens.judging.runner import Slot
+from handlens.judging.verdicts import RefusedError
 from handlens.types import Case, Truth
 
 SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
@@ -150,6 +152,116 @@ def test_reading_11_eleven_classes_are_a_second_table(tmp_path):
     result = handlens.score("lesions", tmp_path / "mine.csv", truth=tmp_path / "labels.csv", taxonomy="eleven")
     assert result.parts["accuracy"] == 1
     assert result.parts["F1 medium"] == pytest.approx(1 / 3)
+
+
+def slots(image=(None, 3, 512, 512), people=(None, 3), answer=(None, 10), kinds=("tensor(float)",) * 3):
+    return [Slot("a", kinds[0], image), Slot("b", kinds[1], people)], [Slot("c", kinds[2], answer)]
+
+
+def test_reading_12_inputs_are_bound_by_position_and_n_is_free():
+    ten, eleven = TAXONOMIES["ten"], TAXONOMIES["eleven"]
+    contract.check_slots(*slots(), ten)
+    contract.check_slots(
+        *slots(image=(None,) * 4, answer=(None, None)), ten
+    )  # sizes that are free can be the right ones
+    contract.check_slots(*slots(answer=(None, 11)), eleven)
+    for wrong, verdict in (
+        ({"image": (1, 3, 512, 512)}, "wrong inputs"),
+        ({"image": (None, 512, 512, 3)}, "wrong inputs"),
+        ({"image": (None, 3, 224, 224)}, "wrong inputs"),
+        ({"people": (None, 4)}, "wrong inputs"),
+        ({"people": (1, 3)}, "wrong inputs"),
+        ({"kinds": ("tensor(uint8)", "tensor(float)", "tensor(float)")}, "wrong inputs"),
+        ({"answer": (None, 11)}, "wrong outputs"),
+        ({"answer": (None, 10, 1)}, "wrong outputs"),
+        ({"kinds": ("tensor(float)", "tensor(float)", "tensor(int64)")}, "wrong outputs"),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            contract.check_slots(*slots(**wrong), ten)
+        assert caught.value.verdict == verdict
+
+
+def test_reading_13_pixels_are_fed_from_0_to_1_or_as_bytes(tmp_path):
+    write_png(tmp_path / "a.png", np.full((512, 512, 3), (255, 51, 0), np.uint8))
+    for name, values in (("0-1", [1, 0.2, 0]), ("0-255", [255, 51, 0])):
+        picture = contract.image_input(tmp_path / "a.png", top=contract.PIXEL_RANGES[name])
+        assert picture.dtype == np.float32
+        assert picture[:, 7, 9] == pytest.approx(values)
+    (pixels,) = (option for option in score.OPTIONS if option.name == "pixels")
+    assert (pixels.choices, pixels.default) == (tuple(contract.PIXEL_RANGES), "0-1")
+
+
+def test_reading_14_photographs_are_squeezed_by_pillow(tmp_path):
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(0, 256, (180, 240, 3), np.uint8)
+    write_png(tmp_path / "a.png", noise)
+    theirs = np.asarray(Image.open(tmp_path / "a.png").convert("RGB").resize((512, 512)), np.float32) / 255.0
+    np.testing.assert_array_equal(contract.image_input(tmp_path / "a.png", top=1.0), theirs.transpose(2, 0, 1))
+
+
+def test_reading_15_demographics_are_numbers():
+    for texts, numbers in (
+        ({"age": "61", "gender": "male", "location": "torso"}, [61, 1, 7]),
+        ({"age": "61.0", "gender": "F", "location": "1"}, [61, 0, 1]),
+        ({}, [0, -1, -1]),
+    ):
+        assert contract.demographics_input(data.read_demographics(texts)).tolist() == numbers
+
+
+def test_reading_16_both_inputs_are_used_and_answers_are_probabilities():
+    ten = TAXONOMIES["ten"]
+    rest = [0.0] * 8
+    assert contract.check_answer([np.array([[0.5, 0.5, *rest]])], ["a"], ten).shape == (1, 10)
+    contract.check_answer([np.array([[1 + 1e-7, -1e-7, *rest]], np.float32)], ["a"], ten)
+    for row, verdict in (
+        ([float("nan"), 1, *rest], "not a number"),
+        ([float("inf"), 1, *rest], "not a number"),
+        ([-0.1, 1.1, *rest], "negative"),
+        ([1.1, 0, *rest], "above one"),
+        ([0.5, 0.498, *rest], "not normalised"),
+        ([1, 0, 0], "wrong outputs"),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            contract.check_answer([np.array([row])], ["a"], ten)
+        assert caught.value.verdict == verdict
+    with pytest.raises(RefusedError, match="no answer changes with the image"):
+        judge._check_both_inputs(_Fake(uses_image=False), _questions())
+    with pytest.raises(RefusedError, match="no answer changes with the demographics"):
+        judge._check_both_inputs(_Fake(uses_people=False), _questions())
+    judge._check_both_inputs(_Fake(), _questions())
+
+
+class _Fake:
+    """A model without a process: two classes, from the mean of the inputs that it uses."""
+
+    def __init__(self, uses_image=True, uses_people=True):
+        self.uses = uses_image, uses_people
+
+    def ask(self, question):
+        image, people = self.uses
+        value = 0.1 * image * question.image.mean() + 0.001 * people * question.demographics.mean()
+        return np.array([[value, 1 - value]]), None
+
+
+def _questions():
+    rng = np.random.default_rng(0)
+    return [judge._Question("a", rng.random((3, 8, 8), np.float32), np.array([40, 1, 5], np.float32)) for _ in range(2)]
+
+
+def test_reading_17_time_is_the_median_of_single_photographs():
+    class Timed(_Fake):
+        asked = 0
+
+        def ask(self, question):
+            Timed.asked += 1
+            warm = Timed.asked > judge.WARM_UP
+            seconds = 0.03 if Timed.asked == judge.WARM_UP + 1 else 0.02 if warm else 5.0
+            return super().ask(question)[0], judge.Answer((), seconds, seconds)
+
+    questions = _questions()
+    times, notes = judge._measure(Timed(), questions, [_Fake().ask(question)[0] for question in questions])
+    assert (len(times), max(times), np.median(times), notes) == (judge.TIMINGS, 0.03, 0.02, [])
 
 
 probabilities = st.lists(st.floats(0, 1), min_size=10, max_size=10).filter(lambda row: sum(row) > 0.01)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from handlens.challenges.cells import data, score
-from handlens.later import recipe_of, sample_of
+from handlens.challenges.cells import data, options, score
+from handlens.later import recipe_of, sample_of, train_of
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
@@ -22,5 +22,6 @@ CHALLENGE = Challenge(
     perfect=score.perfect,
     empty=score.empty,
     recipe=recipe_of(__name__),
-    options=score.OPTIONS,
+    options=options.OPTIONS,
+    train=train_of(__name__),
 )

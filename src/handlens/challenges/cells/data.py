@@ -1,4 +1,7 @@
-"""Where the cells challenge keeps its files: `im/NN.png`, `mask/NN.png`, alone or under `train/` and `test/`."""
+"""Where the cells challenge keeps its files: `im/NN.png`, `mask/NN.png`, alone or under `train/` and `test/`.
+
+One's own pictures need no such folders: a single picture, or a folder of pictures, is a test part.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,15 @@ def case_id(path: Path) -> str:
 def read_cases(folder: Path, part: Part) -> list[Case]:
     """The images of one part, in the order of their names; the shape of a damaged one is unknown."""
     root = _part_folder(folder, part)
-    images = list_images(root / "im") if root else []
+    images = list_images(root / "im") if root else _loose_images(folder) if part == "test" else []
     return [picture_case(case_id(path), path) for path in images]
+
+
+def _loose_images(path: Path) -> list[Path]:
+    """A picture, or those that lie in a folder without any of the contest's folders."""
+    if path.is_file():
+        return [path]
+    return [] if any((path / name / "im").is_dir() for name in (".", "train", "test")) else list_images(path)
 
 
 def open_truth(path: Path, settings: Settings) -> Truth:
@@ -81,8 +91,18 @@ def inspect(folder: Path) -> Inventory:
                 if case_id(path) not in known
             ]
     if not facts:
-        problems.append(Problem("no im/ folder here or under train/ or test/: expected im/NN.png", file=str(folder)))
+        _inspect_loose(folder, facts, problems)
     return Inventory(facts, tuple(problems))
+
+
+def _inspect_loose(folder: Path, facts: dict[str, str], problems: list[Problem]) -> None:
+    """A folder without the contest's folders: its pictures, or that there are none."""
+    if images := list_images(folder):
+        sizes = _read_shapes(folder, images, problems)
+        facts["test images"] = f"{len(images):,} ({_listed_sizes(sizes)})"
+    else:
+        what = "no im/ folder here or under train/ or test/, and no pictures: expected im/NN.png"
+        problems.append(Problem(what, file=str(folder)))
 
 
 def _part_folder(folder: Path, part: Part) -> Path | None:

@@ -1,163 +1,143 @@
-"""How nuclei are found without learning: how blue a pixel is, compared with its surroundings, against Otsu's threshold.
+"""How nuclei are found: the shipped network, or one that `handlens train cells` made, over tiles and turns.
 
-Haematoxylin is unmixed from eosin in optical density, where stains add up. No label is used: a threshold shift chosen
-on some real slides cost 0.003 of Dice on the others.
+Where no model lies in the package, Otsu's threshold answers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens import images, runs
+from handlens.bands import Source, opened
+from handlens.challenges.cells.instances import INSTANCES, write_instances
+from handlens.challenges.cells.otsu import OtsuRecipe
 from handlens.challenges.cells.score import ORDER
+from handlens.components import drop_specks, fill_holes, join
+from handlens.models import Plan, Segmenter, is_model, open_segmenter, read_plan
+from handlens.runs import Runs, encode
+from handlens.tiles import Tiling, predict
 from handlens.types import Case, Context, Model
 
-FloatImage = npt.NDArray[np.float32]
-ByteImage = npt.NDArray[np.uint8]
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package, trained on the contest's 37 labelled slides."""
 
-BAND_ROWS = 512
-"""Rows turned into optical density at a time: keeps a 10000 x 10000 slide within 2 GB."""
+MOST_TURNS = 8
+"""Quarter turns of a picture and of its mirror image."""
 
 
 @dataclass(frozen=True, slots=True)
-class OtsuRecipe:
-    """Haematoxylin, smoothing, background, Otsu, clean-up. Lengths are pixels at 40x (a quarter of a micrometre).
+class Decision:
+    """What is made of probabilities: a cell where they are above `threshold`.
 
-    eosin_red       what eosin absorbs of red, as a share of what it absorbs of green: subtracted, it leaves the nuclei
-                    (the vectors of Ruifrok and Johnston scored 0.003 less on real slides)
-    smoothing       standard deviation of the blur; enough to join chromatin clumps, too little to move outlines
-    surroundings    width of the window whose mean is taken as background: a few nuclei wide
-    background      share of that mean subtracted; all of it would make pale stroma look like nuclei
-    brightest       share of pixels that may not pull the threshold up: a few black nuclei would hide the pale ones
-    least_contrast  optical density between the palest and darkest pixels below which a picture holds nothing but noise
-    glass           green from which a pixel is bare glass, which is bluer than eosin; inside a rim it is filled again
-    closing         closes the rims of pale, vesicular nuclei before their inside is filled
-    largest_hole    pixels of a hole that is filled; gaps between nuclei are larger
-    opening         cuts thin fibres off
-    smallest        pixels of the smallest nucleus: the smallest lymphocytes cut by an edge
+    Pieces of fewer pixels than `smallest` go, holes of up to `largest_hole` are filled; 0 leaves them as they are.
     """
 
-    eosin_red: float = 0.3
-    smoothing: float = 1.2
-    surroundings: int = 200
-    background: float = 0.5
-    brightest: float = 0.05
-    least_contrast: float = 0.1
-    glass: int = 215
-    closing: int = 5
-    largest_hole: int = 400
-    opening: int = 7
-    smallest: int = 80
+    threshold: float
+    smallest: int = 0
+    largest_hole: int = 0
 
-    def prepare(self, _context: Context, /) -> Model:
-        """A model that needs no training."""
-        return self._answer
-
-    def _answer(self, case: Case, /) -> runs.Runs:
-        return runs.encode(self.segment(images.read_rgb(case.path)), order=ORDER)
-
-    def segment(self, picture: ByteImage) -> npt.NDArray[np.bool_]:
-        """The nuclei of an (H, W, 3) RGB picture as an (H, W) mask; a picture without contrast has none."""
-        contrast = self._contrast(picture)
-        levels = _stretch(contrast, least=self.least_contrast)
-        if levels is None:
-            return np.zeros(picture.shape[:2], np.bool_)
-        return self._clean((levels > self._threshold(levels)) & self._stained(picture))
-
-    def _contrast(self, picture: ByteImage) -> FloatImage:
-        """Haematoxylin above a part of what surrounds it."""
-        import cv2
-
-        stain = haematoxylin(picture, eosin_red=self.eosin_red)
-        contrast = _surroundings(stain, self.surroundings)
-        contrast *= -self.background
-        contrast += cv2.GaussianBlur(stain, (0, 0), self.smoothing)
-        return contrast
-
-    def _stained(self, picture: ByteImage) -> npt.NDArray[np.bool_]:
-        """Where a pixel is darker than bare glass."""
-        import cv2
-
-        return cv2.GaussianBlur(picture[:, :, 1], (0, 0), self.smoothing) < self.glass
-
-    def _threshold(self, levels: ByteImage) -> int:
-        """Otsu's threshold of the levels, the brightest counted as if they were less bright."""
-        import cv2
-
-        count = np.bincount(levels.ravel(), minlength=256)
-        cap = int(np.searchsorted(np.cumsum(count), (1 - self.brightest) * levels.size))
-        threshold, _ = cv2.threshold(np.minimum(levels, np.uint8(cap)), 0, 255, cv2.THRESH_OTSU)
-        return int(threshold)
-
-    def _clean(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Rims closed, holes filled, fibres cut, specks removed."""
-        import cv2
-
-        cells = _morph(mask.view(np.uint8), cv2.MORPH_CLOSE, self.closing)
-        cells |= _pieces(1 - cells, 0, self.largest_hole)
-        cells = _morph(cells, cv2.MORPH_OPEN, self.opening)
-        return _pieces(cells, self.smallest, cells.size + 1).view(np.bool_)
+    @classmethod
+    def of(cls, plan: Plan) -> Decision:
+        return cls(
+            plan.number("threshold", least=0, most=1),
+            int(plan.number("smallest", least=0, most=100_000, default=0)),
+            int(plan.number("largest_hole", least=0, most=100_000, default=0)),
+        )
 
 
-def haematoxylin(picture: ByteImage, *, eosin_red: float) -> FloatImage:
-    """Optical density of haematoxylin for every pixel: the red absorbed, less what eosin absorbs of it.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cells of a picture, along rows, and the probability of every pixel in 255 steps, where it was kept."""
 
-    >>> white = np.full((1, 1, 3), 255, np.uint8)
-    >>> bool(haematoxylin(white, eosin_red=0.3)[0, 0] == 0)
-    True
+    cells: Runs
+    certainty: npt.NDArray[np.uint8] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model and all that is done around it; it reads a picture row by row and keeps nothing."""
+
+    segmenter: Segmenter
+    decision: Decision
+    tiling: Tiling
+    turns: int
+
+    def find(self, source: Source, *, keep: bool) -> Found:
+        """The cells of a picture; with `keep` the probabilities too."""
+        height, width = source.shape
+        certainty = np.empty(source.shape, np.uint8) if keep else None
+        bands = []
+        for top, probability in predict(source, self.segmenter, tiling=self.tiling, turns=self.turns):
+            band = encode(probability > self.decision.threshold, order=ORDER)
+            bands.append(Runs(band.starts + top * width, band.lengths))
+            if certainty is not None:
+                np.rint(probability * 255, out=certainty[top : top + len(probability)], casting="unsafe")
+        return Found(self._clean(join(bands), (height, width)), certainty)
+
+    def _clean(self, cells: Runs, shape: tuple[int, int]) -> Runs:
+        filled = fill_holes(cells, shape, largest=self.decision.largest_hole)
+        return drop_specks(filled, shape, smallest=self.decision.smallest)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Otsu's threshold in the place of a network."""
+
+    recipe: OtsuRecipe
+
+    def find(self, source: Source, *, keep: bool) -> Found:
+        mask = self.recipe.segment(source.read(0, source.shape[0]))
+        return Found(encode(mask, order=ORDER), mask.view(np.uint8) * np.uint8(255) if keep else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Answers a case; where `instances` names a folder, writes every single nucleus there too."""
+
+    finder: Network | Thresholds
+    instances: Path | None = None
+
+    def __call__(self, case: Case, /) -> Runs:
+        with opened(case.path) as source:
+            found = self.finder.find(source, keep=self.instances is not None)
+            if self.instances is not None and found.certainty is not None:
+                write_instances(self.instances / case.path.stem, found.cells, found.certainty)
+            return found.cells
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRecipe:
+    """A trained network over overlapping tiles.
+
+    turns      ways to lay each tile whose answers are averaged, 1 or 8; None for as many as the model was judged with
+    threads    None for one on each core
+    fallback   answers where there is no model at all
     """
-    density = -np.log(np.arange(1, 257, dtype=np.float32) / np.float32(256))  # 1 to 256: black stays finite
-    stain = np.empty(picture.shape[:2], np.float32)
-    for top in range(0, len(picture), BAND_ROWS):
-        band = picture[top : top + BAND_ROWS]
-        stain[top : top + BAND_ROWS] = density[band[:, :, 0]] - (eosin_red * density)[band[:, :, 1]]
-    return stain
+
+    tiling: Tiling = field(default_factory=Tiling)
+    turns: int | None = None
+    threads: int | None = None
+    fallback: OtsuRecipe = field(default_factory=OtsuRecipe)
+
+    @property
+    def learned(self) -> bool:
+        """Whether a model comes with the package."""
+        return is_model(SHIPPED)
+
+    def prepare(self, context: Context, /) -> Model:
+        """Open the named model, or the shipped one; nothing is learned here."""
+        folder = context.out / INSTANCES if context.out is not None and context.settings.get("instances") else None
+        if context.model is None and not self.learned:
+            return Looking(Thresholds(self.fallback), folder)
+        place = context.model or SHIPPED
+        plan = read_plan(place, challenge="cells")
+        judged = plan.number("turns", least=1, most=8, default=MOST_TURNS)
+        turns = int(context.settings.get("turns") or self.turns or judged)
+        segmenter = open_segmenter(place, threads=self.threads)
+        return Looking(Network(segmenter, Decision.of(plan), self.tiling, turns), folder)
 
 
-def _surroundings(stain: FloatImage, width: int) -> FloatImage:
-    """The mean around every pixel, taken on a small copy: it changes slowly, so an eighth of the size loses nothing."""
-    import cv2
-
-    height, across = stain.shape
-    small = cv2.resize(stain, (max(1, across // 8), max(1, height // 8)), interpolation=cv2.INTER_AREA)
-    window = max(1, width // 16)  # two boxes of half the width make a triangle of the whole
-    for _ in range(2):
-        small = cv2.blur(small, (window, window))
-    return cv2.resize(small, (across, height), interpolation=cv2.INTER_LINEAR).astype(np.float32, copy=False)
-
-
-def _stretch(contrast: FloatImage, *, least: float) -> ByteImage | None:
-    """The contrast as 256 levels between its extremes, a few stray pixels aside; None where they hardly differ."""
-    step = max(1, int(np.sqrt(contrast.size / 100_000)))
-    low, high = (float(value) for value in np.percentile(contrast[::step, ::step], [0.5, 99.5]))
-    if high - low < least:
-        return None
-    contrast -= low
-    contrast *= 255 / (high - low)
-    return np.clip(contrast, 0, 255, out=contrast).astype(np.uint8)
-
-
-def _morph(mask: ByteImage, operation: int, width: int) -> ByteImage:
-    """A closing or opening of a 0/1 mask with a disk."""
-    import cv2
-
-    disk = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (width, width))
-    return cv2.morphologyEx(mask, operation, disk).astype(np.uint8, copy=False)
-
-
-def _pieces(mask: ByteImage, least: int, limit: int) -> ByteImage:
-    """1 where a connected piece of a 0/1 mask has at least `least` and fewer than `limit` pixels."""
-    import cv2
-
-    _, labels, facts, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
-    areas = facts[:, cv2.CC_STAT_AREA]
-    keep = (areas >= least) & (areas < limit)
-    keep[0] = False  # what the mask leaves out
-    chosen: ByteImage = keep[labels].view(np.uint8)
-    return chosen
-
-
-RECIPE = OtsuRecipe()
+RECIPE = LearnedRecipe()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 from handlens.metrics import compare, dice
 from handlens.runs import EMPTY, Runs, decode, encode, format_pairs, parse_pairs
-from handlens.types import Case, CaseScore, Codec, Option, Order, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
 
 EMPTY_DICE = 1.0
 """Dice where mask and answer are both empty (the text; the organiser's own code gives NaN)."""
@@ -21,8 +20,6 @@ MUCH_HIGHER = 0.1
 
 MAX_TRANSPOSED = 100_000_000
 """Largest image, in pixels, that is turned to see whether the hint applies: a hundred times the contest's."""
-
-OPTIONS = (Option("order", "How pixels are numbered.", choices=get_args(Order), default=ORDER),)
 
 
 def codec(settings: Settings) -> Codec:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from handlens.challenges.ink import data, score
+from handlens.challenges.ink import data, options, score
 from handlens.later import recipe_of, sample_of
 from handlens.types import Challenge, SampleDefaults
 
@@ -22,5 +22,5 @@ CHALLENGE = Challenge(
     perfect=score.perfect,
     empty=score.empty,
     recipe=recipe_of(__name__),
-    options=score.OPTIONS,
+    options=options.OPTIONS,
 )

@@ -78,7 +78,8 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _is_fragment(folder: Path) -> bool:
-    return (folder / VOLUME).is_dir() or (folder / LABEL).is_file() or (folder / MASK).is_file()
+    stack = volumes.find_volume(folder / VOLUME)
+    return stack is not None or (folder / LABEL).is_file() or (folder / MASK).is_file()
 
 
 def _name(fragment: Path) -> str:
@@ -105,16 +106,14 @@ def _read_shape(fragment: Path) -> Shape:
 def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:
     words = []
     shapes: dict[str, Shape] = {}
-    if (fragment / VOLUME).is_dir():
-        found = volumes.problems(fragment / VOLUME)
-        problems += [
-            Problem(problem.what, file=str((fragment / VOLUME / problem.file).relative_to(folder))) for problem in found
-        ]
+    if volume := volumes.find_volume(fragment / VOLUME):
+        found = volumes.problems(volume)
+        problems += [Problem(problem.what, file=str((volume / problem.file).relative_to(folder))) for problem in found]
         if not found:
-            stack = volumes.open_stack(fragment / VOLUME)
+            stack = volumes.open_stack(volume)
             shapes["the slices"] = stack.shape
             words.append(f"{stack.depth} slices of {shown(stack.shape)}, {stack.dtype}")
-        elif commonest := _commonest_shape(fragment / VOLUME):
+        elif commonest := _commonest_shape(volume):
             shapes["the slices"] = commonest
     else:
         problems.append(Problem(f"no {VOLUME}/: add the slices", file=inside(fragment, folder)))

@@ -31,7 +31,7 @@ OPTIONS = (
         "The contest's ten classes, or the eleven of its later edition.",
         choices=tuple(TAXONOMIES),
         default="ten",
-        commands=("check", "score", "solve"),
+        commands=("check", "score", "solve", "judge"),
     ),
     Option("size_mb", "Size of the model file in MiB; with the time it gives the final score."),
     Option("time_ms", "Milliseconds for one image on one CPU thread."),
@@ -40,6 +40,14 @@ OPTIONS = (
         "Size and time, or the size alone.",
         choices=("size-and-time", "size-only"),
         default="size-and-time",
+        commands=("score", "judge"),
+    ),
+    Option(
+        "pixels",
+        "Range that pixels are fed in; the contest's is 0 to 1.",
+        choices=("0-1", "0-255"),
+        default="0-1",
+        commands=("judge",),
     ),
 )
 

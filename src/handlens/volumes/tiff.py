@@ -1,8 +1,4 @@
-"""Slice stacks as row bands, never whole: the one place that knows how TIFF slices lie on the disk.
-
-A real stack has 65 slices and 5 to 18 GB. Opening one reads headers only; a band reads only the strips or
-tiles that it overlaps.
-"""
+"""How TIFF slices lie on the disk: strips or tiles, plain or compressed, classic or BigTIFF, one file a slice."""
 
 from __future__ import annotations
 
@@ -16,19 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
-from handlens.errors import DataError, Problem, describe
+from handlens.errors import DataError, Problem
 from handlens.images import MAX_IMAGE_PIXELS, shown
 from handlens.types import Shape
+from handlens.volumes.stack import DTYPES, Array
 
 if TYPE_CHECKING:
     import tifffile
-
-Array = npt.NDArray[Any]
-
-DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
-"""Contest scans have 16 bits, later ones 8; nothing else occurs."""
 
 _SLICE_NAME = re.compile(r"([0-9]{1,6})\.tiff?", re.IGNORECASE)
 _UNCOMPRESSED = 1
@@ -36,58 +27,28 @@ _BLACK_IS_ZERO = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """Slices in order of their numbers, all of one shape (height, width) and type, uint8 or uint16."""
+class TiffSlices:
+    """Slices in order of their numbers, one file for each."""
 
     paths: tuple[Path, ...]
     shape: Shape
     dtype: np.dtype[Any]
+    grain: int
 
     @property
     def depth(self) -> int:
         return len(self.paths)
 
-    def read_band(self, top: int, bottom: int, first: int, last: int) -> Array:
-        """Rows `top` to `bottom` of slices `first` to `last`, ends excluded, as (slices, rows, width).
-
-        Slices are counted from 0 in the stack, whatever their names say. An empty range gives an empty array.
-        Beside the answer, memory holds one strip or tile.
-        """
-        if not (0 <= top <= bottom <= self.shape[0] and 0 <= first <= last <= self.depth):
-            raise ValueError(
-                f"rows {top} to {bottom} of slices {first} to {last}; "
-                f"the stack has {self.shape[0]} rows and {self.depth} slices"
-            )
-        band = np.empty((last - first, bottom - top, self.shape[1]), self.dtype)
-        if band.size:
-            for path, rows in zip(self.paths[first:last], band, strict=True):
-                _fill(path, rows, top, self.shape)
-        return band
-
-
-def open_stack(folder: Path) -> Stack:
-    """The slices `00.tif`, `01.tif` ... of a folder, headers only; DataError lists what is wrong with them.
-
-    Numbers start at 0 and none may be missing.
-    """
-    stack, found = _survey(folder)
-    if stack is None or found:
-        raise DataError(describe("not a usable stack of slices", found), file=folder)
-    return stack
-
-
-def problems(folder: Path) -> list[Problem]:
-    """Everything that is wrong with a stack's folder; empty where `open_stack` would succeed.
-
-    The `file` of a problem is the slice's name in the folder, empty where the folder as a whole is meant.
-    """
-    return _survey(folder)[1]
+    def fill(self, band: Array, first: int, top: int, left: int) -> None:
+        """Read into `band`; every file is opened anew, as 65 open files a stack are too many."""
+        for path, rows in zip(self.paths[first : first + len(band)], band, strict=True):
+            _fill(path, rows, top, left, self.shape)
 
 
 # --- headers ------------------------------------------------------------------------------------------------
 
 
-def _survey(folder: Path) -> tuple[Stack | None, list[Problem]]:
+def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
     """The stack as far as it can be read, and every problem."""
     try:
         numbered = _list_slices(folder)
@@ -97,15 +58,15 @@ def _survey(folder: Path) -> tuple[Stack | None, list[Problem]]:
         what = "no slices; expected TIFF files named by number, 00.tif, 01.tif and on: copy the stack again"
         return None, [Problem(what)]
     found = [*_find_gaps(numbered), *_find_twins(numbered)]
-    stack: Stack | None = None
+    stack: TiffSlices | None = None
     for _, path in numbered:
         try:
-            shape, dtype = _read_facts(path)
+            shape, dtype, grain = _read_facts(path)
         except ValueError as error:
             found.append(Problem(str(error), path.name))
             continue
         if stack is None:
-            stack = Stack(tuple(path for _, path in numbered), shape, dtype)
+            stack = TiffSlices(tuple(path for _, path in numbered), shape, dtype, grain)
             model = path.name
         elif (shape, dtype) != (stack.shape, stack.dtype):
             what = (
@@ -141,12 +102,13 @@ def _find_twins(numbered: list[tuple[int, Path]]) -> Iterator[Problem]:
             yield Problem(f"slice {after} is there twice, as {kept.name} too: remove one of them", twin.name)
 
 
-def _read_facts(path: Path) -> tuple[Shape, np.dtype[Any]]:
-    """Shape and type from the header; ValueError says why the slice cannot be used."""
+def _read_facts(path: Path) -> tuple[Shape, np.dtype[Any], int]:
+    """Shape, type and grain from the header; ValueError says why the slice cannot be used."""
     with _opened(path) as (file, page):
         _refuse_kind(file, page)
         _refuse_truncated(page, path.stat().st_size)
-        return (page.imagelength, page.imagewidth), _dtype_of(page)
+        grain = 1 if _is_plain(page) else _segment_shape(page)[0]
+        return (page.imagelength, page.imagewidth), _dtype_of(page), grain
 
 
 @contextmanager
@@ -232,35 +194,43 @@ def _dtype_of(page: tifffile.TiffPage) -> np.dtype[Any]:
 # --- pixels -------------------------------------------------------------------------------------------------
 
 
-def _fill(path: Path, rows: Array, top: int, shape: Shape) -> None:
-    """Read the rows of a slice from `top` on. The file is opened anew: 65 open files a stack are too many."""
+def _is_plain(page: tifffile.TiffPage) -> bool:
+    """Whether rows lie in the file as they are."""
+    return page.compression == _UNCOMPRESSED and page.predictor == 1 and page.fillorder == 1 and not page.is_tiled
+
+
+def _fill(path: Path, rows: Array, top: int, left: int, shape: Shape) -> None:
+    """Read the part of a slice that begins at this pixel."""
     try:
         with _opened(path) as (file, page):
             if (page.imagelength, page.imagewidth) != shape or _dtype_of(page) != rows.dtype:
                 raise _UnusableError("changed since the stack was opened: open it again")
-            plain = page.compression == _UNCOMPRESSED and page.predictor == 1 and page.fillorder == 1
-            if plain and not page.is_tiled:
-                _copy_rows(path, page, rows, top)
+            if _is_plain(page):
+                _copy_rows(path, page, rows, top, left)
                 if file.byteorder != ("<" if np.little_endian else ">"):
                     rows.byteswap(inplace=True)
             else:
-                _decode_rows(file, page, rows, top)
+                _decode_rows(file, page, rows, top, left)
     except ValueError as error:
         raise DataError(str(error), file=path) from None
 
 
-def _copy_rows(path: Path, page: tifffile.TiffPage, rows: Array, top: int) -> None:
+def _copy_rows(path: Path, page: tifffile.TiffPage, rows: Array, top: int, left: int) -> None:
     """Rows of an uncompressed slice, straight from their place in the file."""
     height, bottom = _segment_shape(page)[0], top + len(rows)
     offsets = page.dataoffsets
-    width = rows.shape[1] * rows.itemsize
+    width = page.imagewidth * rows.itemsize
     if np.all(np.diff(np.array(offsets, np.int64)) == height * width):  # strip follows strip: one read for all
         height = page.imagelength
+    whole = rows.shape[1] == page.imagewidth
     with path.open("rb", buffering=0) as stream:
         for strip in range(top // height, -(-bottom // height)):
             start, end = max(top, strip * height), min(bottom, (strip + 1) * height)
-            stream.seek(offsets[strip] + (start - strip * height) * width)
-            _read_into(stream, rows[start - top : end - top])
+            place = offsets[strip] + (start - strip * height) * width + left * rows.itemsize
+            step = end - start if whole else 1  # parts of rows are read one by one
+            for row in range(start, end, step):
+                stream.seek(place + (row - start) * width)
+                _read_into(stream, rows[row - top : row - top + step])
 
 
 def _read_into(stream: BinaryIO, rows: Array) -> None:
@@ -273,18 +243,19 @@ def _read_into(stream: BinaryIO, rows: Array) -> None:
         left = left[count:]
 
 
-def _decode_rows(file: tifffile.TiffFile, page: tifffile.TiffPage, rows: Array, top: int) -> None:
+def _decode_rows(file: tifffile.TiffFile, page: tifffile.TiffPage, rows: Array, top: int, left: int) -> None:
     """Decode the strips or tiles that overlap the rows, one after the other."""
     height, width = _segment_shape(page)
-    across, bottom = -(-page.imagewidth // width), top + len(rows)
-    for index in range(top // height * across, -(-bottom // height) * across):
-        file.filehandle.seek(page.dataoffsets[index])
-        data = file.filehandle.read(page.databytecounts[index])
-        segment, place, _ = page.decode(data, index, jpegtables=page.jpegtables)
-        y, x = place[2], place[3]
-        start, end = max(top, y), min(bottom, y + height)
-        target = rows[start - top : end - top, x : x + width]
-        part = None if segment is None else segment[0, start - y : end - y, : target.shape[1], 0]
-        if part is None or part.shape != target.shape:
-            raise _UnusableError(f"damaged: strip or tile {index} holds too few pixels: copy it again")
-        target[:] = part
+    across, bottom, right = -(-page.imagewidth // width), top + len(rows), left + rows.shape[1]
+    for line in range(top // height, -(-bottom // height)):
+        for index in range(line * across + left // width, line * across + -(-right // width)):
+            file.filehandle.seek(page.dataoffsets[index])
+            data = file.filehandle.read(page.databytecounts[index])
+            segment, place, _ = page.decode(data, index, jpegtables=page.jpegtables)
+            y, x = place[2], place[3]
+            y0, y1, x0, x1 = max(top, y), min(bottom, y + height), max(left, x), min(right, x + width)
+            target = rows[y0 - top : y1 - top, x0 - left : x1 - left]
+            part = None if segment is None else segment[0, y0 - y : y1 - y, x0 - x : x1 - x, 0]
+            if part is None or part.shape != target.shape:
+                raise _UnusableError(f"damaged: strip or tile {index} holds too few pixels: copy it again")
+            target[:] = part

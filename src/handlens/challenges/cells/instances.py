@@ -1,0 +1,167 @@
+"""Every nucleus by itself: touching ones parted, a label image and a table of objects for other programs."""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.cells.splitting import Splitting
+from handlens.components import Pieces, find_pieces, number_in_order
+from handlens.files import replacing
+from handlens.runs import Runs, encode
+from handlens.types import Shape
+
+INSTANCES = "instances"
+"""Sub-folder of a run: `NAME.tif` and `NAME.csv` for each picture."""
+
+COLUMNS = ("object", "area", "centre_x", "centre_y", "left", "top", "width", "height")
+"""Pixels, counted from 0; the centre is the mean of the object's pixels."""
+
+LARGEST_BOX = 16_000_000
+"""Pixels of the box around a piece from which it is cut into blocks first: 400 MB of arrays would lie over it."""
+
+BLOCK = 2048
+"""Side of such a block; a nucleus on its edge is cut too."""
+
+BAND_ROWS = 256
+MOST_IN_16_BITS = 65_535
+
+ByteImage = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
+
+
+def write_instances(stem: Path, cells: Runs, certainty: ByteImage, splitting: Splitting | None = None) -> Pieces:
+    """Part the cells of a picture and write `stem.tif` and `stem.csv`; gives the objects.
+
+    `cells` go along rows; `certainty` is the probability of every pixel in 255 steps.
+    """
+    objects = part(cells, certainty, splitting or Splitting())
+    write_labels(stem.with_name(f"{stem.name}.tif"), objects)
+    write_table(stem.with_name(f"{stem.name}.csv"), objects)
+    return objects
+
+
+def part(cells: Runs, certainty: ByteImage, splitting: Splitting) -> Pieces:
+    """The cells as objects: the same pixels, every one in exactly one object; touching nuclei are different ones.
+
+    Objects are numbered in the order of their first pixels, along the rows.
+    """
+    width = certainty.shape[1]
+    pieces = find_pieces(cells, certainty.shape)
+    alone = pieces.areas < 2 * splitting.smallest  # too small for two; a slide has very many of them
+    mine = alone[pieces.number]
+    starts, lengths, numbers = [pieces.runs.starts[mine]], [pieces.runs.lengths[mine]], [pieces.number[mine]]
+    count = pieces.count
+    for top, left, piece in _pieces(pieces, ~alone):
+        box = certainty[top : top + piece.shape[0], left : left + piece.shape[1]]
+        labels = splitting.split(piece, box.astype(np.float32) / np.float32(255))
+        rows, columns, spans, values = _label_runs(labels)
+        starts.append((rows + top) * width + columns + left)
+        lengths.append(spans)
+        numbers.append(values + count)
+        count += int(labels.max()) + 1
+    order = np.argsort(np.concatenate(starts))
+    runs = Runs(np.concatenate(starts)[order], np.concatenate(lengths)[order])
+    return Pieces(runs, *number_in_order(np.concatenate(numbers)[order]), certainty.shape)
+
+
+def write_labels(path: Path, objects: Pieces) -> None:
+    """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
+    import tifffile
+
+    kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
+    with replacing(path) as temporary:
+        tifffile.imwrite(
+            temporary,
+            (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind)),
+            shape=objects.shape,
+            dtype=kind,
+            photometric="minisblack",
+            rowsperstrip=BAND_ROWS,
+            compression="zlib",
+            metadata=None,
+            software=False,
+        )
+
+
+def write_table(path: Path, objects: Pieces) -> None:
+    """One line for each object, numbered as in the label image."""
+    boxes, areas, centres = objects.boxes, objects.areas, objects.centres
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for index, (area, (y, x), (top, left, bottom, right)) in enumerate(
+            zip(areas.tolist(), centres.tolist(), boxes.tolist(), strict=True), 1
+        ):
+            writer.writerow((index, area, f"{x:.2f}", f"{y:.2f}", left, top, right - left, bottom - top))
+
+
+def _pieces(
+    pieces: Pieces, chosen: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, int, npt.NDArray[np.bool_]]]:
+    """Top, left and mask of each connected piece that is chosen; one over a very large box comes in blocks."""
+    rows, columns = np.divmod(pieces.runs.starts, max(1, pieces.shape[1]))
+    order = np.argsort(pieces.number, kind="stable")
+    cuts = pieces.number[order].searchsorted(np.arange(pieces.count + 1))
+    boxes = pieces.boxes
+    for index in range(pieces.count) if chosen is None else np.flatnonzero(chosen):
+        top, left, bottom, right = boxes[index].tolist()
+        mine = order[cuts[index] : cuts[index + 1]]
+        down, across, spans = rows[mine] - top, columns[mine] - left, pieces.runs.lengths[mine]
+        if (bottom - top) * (right - left) <= LARGEST_BOX:
+            yield top, left, _paint((bottom - top, right - left), down, across, spans).view(np.bool_)
+            continue
+        for y in range(0, bottom - top, BLOCK):
+            for x in range(0, right - left, BLOCK):
+                block = _paint_block(down, across, spans, y, x)
+                inner = find_pieces(encode(block, order="rows"), block.shape)
+                yield from ((top + y + t, left + x + s, mask) for t, s, mask in _pieces(inner))
+
+
+def _paint_block(down: IntArray, across: IntArray, spans: IntArray, y: int, x: int) -> npt.NDArray[np.bool_]:
+    """What of a piece lies in one block of it."""
+    first, last = np.maximum(across, x), np.minimum(across + spans, x + BLOCK)
+    there = (down >= y) & (down < y + BLOCK) & (last > first)
+    painted = _paint((BLOCK, BLOCK), down[there] - y, first[there] - x, (last - first)[there])
+    return painted.view(np.bool_)
+
+
+def _paint(shape: Shape, rows: IntArray, columns: IntArray, spans: IntArray) -> ByteImage:
+    flat = np.zeros(shape[0] * shape[1], np.uint8)
+    flat[_pixels(rows * shape[1] + columns, spans)] = 1
+    return flat.reshape(shape)
+
+
+def _pixels(starts: IntArray, lengths: IntArray) -> IntArray:
+    """The number of every pixel in some runs."""
+    within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+    pixels: IntArray = np.repeat(starts, lengths) + within
+    return pixels
+
+
+def _label_runs(labels: npt.NDArray[np.uint16]) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Row, column, length and label of every stretch of one label along a row."""
+    padded = np.pad(labels.astype(np.int64), ((0, 0), (1, 1)))
+    rows, columns = np.nonzero(padded[:, 1:] != padded[:, :-1])
+    values = padded[rows, columns + 1]  # after a change; a stretch ends at the next one, which is in the same row
+    starts = np.flatnonzero(values)
+    return rows[starts], columns[starts], columns[starts + 1] - columns[starts], values[starts]
+
+
+def _label_bands(objects: Pieces, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """The label image from the top, a strip at a time."""
+    height, width = objects.shape
+    for top in range(0, height, BAND_ROWS):
+        bottom = min(height, top + BAND_ROWS)
+        first, last = objects.runs.starts.searchsorted([top * width, bottom * width])
+        lengths = objects.runs.lengths[first:last]
+        flat = np.zeros((bottom - top) * width, kind)
+        pixels = _pixels(objects.runs.starts[first:last] - top * width, lengths)
+        flat[pixels] = np.repeat(objects.number[first:last] + 1, lengths)
+        yield flat.reshape(bottom - top, width)

@@ -1,0 +1,214 @@
+"""What the training engine is told about cells: crops of slides, a mask for each, and Dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.cells import data, score
+from handlens.components import drop_specks, fill_holes
+from handlens.errors import DataError, HandlensError
+from handlens.images import read_rgb
+from handlens.metrics import compare, dice
+from handlens.runs import Runs, decode, encode
+from handlens.types import Settings, TrainProgress, Truth
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from handlens.training.task import Decision, Graph, Task
+
+Bytes = npt.NDArray[np.uint8]
+
+SPECKS = (0, 40, 80, 120)
+"""Pixels of the smallest piece that is kept: what may be chosen."""
+
+HOLES = (0, 30, 100)
+"""Pixels of the largest hole that is filled: what may be chosen."""
+
+CARD = (
+    "Says for every pixel of an H&E slide at 40x how likely it belongs to a nucleus. Input `image`: uint8",
+    "(N, H, W, 3) RGB, height and width multiples of 32; output `probability`: float32 (N, H, W). Preparation is",
+    "inside. A U-Net with an EfficientNet-Lite encoder and a light decoder.",
+    "",
+    "Not for diagnosis. Touching nuclei merge in its mask. Other stains, other magnifications and out-of-focus slides",
+    "were not learned from.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What `--set` can change about cells.
+
+    encoder    lite0, lite1, lite2 or timm:NAME
+    weights    imagenet, scratch, or a file
+    crop       side of a training crop in pixels, a multiple of 32
+    outline    how much more a pixel at an outline counts
+    dice       how much the overlap counts, beside cross-entropy
+    turns      turned and mirrored copies whose answers are averaged: 1 or 8
+    stain, gamma, bends, blurs, grains, smallest, largest  see handlens.training.augment
+    """
+
+    encoder: str = "lite0"
+    weights: str = "imagenet"
+    crop: int = 256
+    outline: float = 1.0
+    dice: float = 1.0
+    turns: int = 8
+    stain: float = 0.2
+    gamma: float = 0.15
+    bends: float = 0.3
+    blurs: float = 0.2
+    grains: float = 0.2
+    smallest: float = 0.7
+    largest: float = 1.4
+
+    def __post_init__(self) -> None:
+        if self.crop < 32 or self.crop % 32:
+            raise HandlensError(f"crop is {self.crop}; expected a multiple of 32")
+        if self.turns not in (1, 8):
+            raise HandlensError(f"turns is {self.turns}; expected 1 or 8")
+        if not 0.1 <= self.smallest <= self.largest <= 10:
+            raise HandlensError(f"scale from {self.smallest} to {self.largest}; expected 0.1 to 10, smallest first")
+
+
+def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
+    """Train on the labelled slides of a folder; the numbers are of slides that were not learned from."""
+    from handlens.training.engine import Effort
+    from handlens.training.engine import train as train_task
+    from handlens.training.plan import Schedule
+    from handlens.training.task import change
+
+    fields, schedule = change(Fields(), settings["set"], other=Schedule())
+    effort = Effort(settings["minutes"], settings["folds"], settings["devices"], settings["nodes"])
+    return train_task(partial(make_task, folder, fields, settings), schedule, effort, run, progress)
+
+
+def make_task(folder: Path, fields: Fields, settings: Settings) -> Task:
+    """Cells as the engine sees it, all slides in memory."""
+    from handlens.training.task import Task
+
+    settings = {**settings, "order": score.ORDER}  # in memory only one of the two is needed
+    truth = data.open_truth(folder, settings)
+    labels = tuple(truth.read(case) for case in truth.cases)
+    slides = Slides(tuple(_read_slides(truth, labels)), labels, fields)
+    return Task(
+        challenge="cells",
+        metric="Dice",
+        ids=tuple(case.id for case in truth.cases),
+        groups=tuple(case.group or case.id for case in truth.cases),
+        fields=fields,
+        make_network=slides.make_network,
+        make_item=slides.make_item,
+        loss=slides.loss,
+        measure=slides.measure,
+        predict=slides.predict,
+        decide=slides.decide,
+        answer=slides.answer,
+        score=lambda answers: score.score(answers, truth, settings),
+        graph=graph,
+        default={"threshold": 0.5, "smallest": 0, "largest_hole": 0, "turns": fields.turns},
+        is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
+        card=CARD,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Slides:
+    """Slides with their masks (0 or 255), the same as runs, and everything that is done with them."""
+
+    pairs: tuple[tuple[Bytes, Bytes], ...]
+    labels: tuple[Runs, ...]
+    fields: Fields
+
+    def make_network(self) -> nn.Module:
+        from handlens.training.encoders import make_encoder
+        from handlens.training.networks import LightUNet
+
+        return LightUNet(make_encoder(self.fields.encoder, self.fields.weights))
+
+    def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
+        """A changed crop, its mask, and how much each pixel counts."""
+        from handlens.training.augment import Augmentation, cut, edge_weight
+
+        own = ("stain", "gamma", "bends", "blurs", "grains", "smallest", "largest")
+        how = Augmentation(**{name: getattr(self.fields, name) for name in own})
+        image, mask = cut(rng, *self.pairs[index], self.fields.crop, how)
+        return {"image": image, "mask": mask, "weight": edge_weight(mask, extra=self.fields.outline)}
+
+    def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        from handlens.training.losses import mask_loss
+
+        return mask_loss(logits, batch["mask"], batch["weight"], dice=self.fields.dice)
+
+    def measure(self, logits: Tensor, batch: Mapping[str, Tensor]) -> float:
+        from handlens.training.losses import hard_dice
+
+        return hard_dice(logits, batch["mask"])
+
+    def predict(self, network: nn.Module, index: int) -> Bytes:
+        """Probabilities of a whole slide, times 255."""
+        from handlens.training.whole import predict_whole
+
+        return predict_whole(network, self.pairs[index][0], turns=self.fields.turns)
+
+    def decide(self, indices: Sequence[int], predictions: Mapping[int, Bytes]) -> Decision:
+        """The threshold with the best mean Dice; then which holes are filled and which specks go, also by that."""
+        levels = [dice_at_levels(predictions[index], self.pairs[index][1]) for index in indices]
+        level = 1 + int(np.argmax(np.mean(levels, axis=0)))
+        decision = {"threshold": (level - 0.5) / 255, "smallest": 0, "largest_hole": 0, "turns": self.fields.turns}
+        for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
+            values = [self._mean_dice(indices, predictions, decision | {name: size}) for size in sizes]
+            decision[name] = sizes[int(np.argmax(np.round(values, 6)))]
+        return decision
+
+    def _mean_dice(self, indices: Sequence[int], predictions: Mapping[int, Bytes], decision: Decision) -> float:
+        answers = [(self.answer(index, predictions[index], decision), self.labels[index]) for index in indices]
+        return float(np.mean([dice(compare(said, true), empty=score.EMPTY_DICE) for said, true in answers]))
+
+    def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Runs:
+        """Runs of the mask, made as the solver makes them."""
+        shape = (prediction.shape[0], prediction.shape[1])
+        said = encode(prediction > decision["threshold"] * 255, order=score.ORDER)
+        said = fill_holes(said, shape, largest=decision["largest_hole"])
+        return drop_specks(said, shape, smallest=decision["smallest"])
+
+
+def graph(network: nn.Module) -> Graph:
+    """`image` to `probability`, of any number and any size in steps of 32."""
+    from handlens.training.networks import Probability, lay_out
+    from handlens.training.task import Graph
+
+    lay_out(network, channels_last=False)
+    example = np.random.default_rng(0).integers(0, 256, (2, 64, 96, 3), dtype=np.uint8)
+    sizes = {0: ("count", 1), 1: ("height", 32), 2: ("width", 32)}
+    return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
+
+
+def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
+    """Dice of a slide where all pixels of level 1 or more are cells, 2 or more, up to 255: from two histograms.
+
+    >>> dice_at_levels(np.array([[0, 9, 200]], np.uint8), np.array([[0, 0, 255]], np.uint8))[[0, 8, 9, 254]]
+    array([0.66666667, 0.66666667, 1.        , 0.        ])
+    """
+    inside, outside = (
+        np.bincount(prediction[where], minlength=256)[::-1].cumsum()[::-1] for where in (mask > 0, mask == 0)
+    )
+    sizes = (inside + outside + inside[0])[1:]
+    return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
+
+
+def _read_slides(truth: Truth, labels: Sequence[Runs]) -> list[tuple[Bytes, Bytes]]:
+    found = []
+    for case, label in zip(truth.cases, labels, strict=True):
+        if case.shape is None:
+            raise DataError("its size is unknown", file=case.path)
+        mask = decode(label, case.shape, order=score.ORDER)
+        found.append((read_rgb(case.path), mask.astype(np.uint8) * np.uint8(255)))
+    return found

@@ -1,0 +1,111 @@
+"""Crops of stained tissue that might have been: turned, resized, bent, stained otherwise, blurred, grainy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.training.task import Random
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+STAINS = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]])
+"""What haematoxylin, eosin and DAB absorb of red, green and blue (Ruifrok and Johnston)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """How far crops are changed; shares are probabilities.
+
+    smallest, largest  range of the scale, chosen evenly in its logarithm
+    bend               pixels that a point moves at most, nearly, by bending; `bends` is the share of bent crops
+    stain              spread of each stain's strength about 1
+    glare              spread of an amount of each stain that is everywhere
+    gamma              spread of the logarithm of gamma
+    blurs, grains      shares of blurred and of grainy crops
+    """
+
+    smallest: float = 0.7
+    largest: float = 1.4
+    bend: float = 6.0
+    bends: float = 0.3
+    stain: float = 0.2
+    glare: float = 0.03
+    gamma: float = 0.15
+    blurs: float = 0.2
+    grains: float = 0.2
+
+
+def cut(rng: Random, image: Bytes, mask: Bytes, size: int, how: Augmentation) -> tuple[Bytes, Bytes]:
+    """A changed crop of an (H, W, 3) image and of its 0/255 mask: two (size, size) pictures, the mask 0 or 1.
+
+    Beyond the border the picture is mirrored.
+    """
+    import cv2
+
+    rows, columns = _where(rng, image.shape[0], image.shape[1], size, how)
+    crop = cv2.remap(image, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    truth = cv2.remap(mask, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    return spoil(rng, restain(rng, np.asarray(crop, np.uint8), how), how), (truth > 127).astype(np.uint8)
+
+
+def _where(rng: Random, height: int, width: int, size: int, how: Augmentation) -> tuple[Floats, Floats]:
+    """Row and column of the source for every pixel of the crop."""
+    import cv2
+
+    scale = np.exp(rng.uniform(np.log(how.smallest), np.log(how.largest)))
+    angle = rng.uniform(0, 2 * np.pi)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) / scale
+    if rng.random() < 0.5:
+        turn[:, 1] *= -1
+    half = size / (2 * scale)
+    middle = [rng.uniform(min(half, side / 2), max(side - half, side / 2)) for side in (height, width)]
+    line = np.arange(size, dtype=np.float32) - (size - 1) / 2
+    rows = (middle[0] + turn[0, 0] * line[:, None] + turn[0, 1] * line[None, :]).astype(np.float32)
+    columns = (middle[1] + turn[1, 0] * line[:, None] + turn[1, 1] * line[None, :]).astype(np.float32)
+    if rng.random() < how.bends:
+        knots = max(3, size // 40)
+        for places in (rows, columns):
+            moves = rng.uniform(-how.bend, how.bend, (knots, knots)).astype(np.float32)
+            places += cv2.resize(moves, (size, size), interpolation=cv2.INTER_CUBIC)
+    return rows, columns
+
+
+def restain(rng: Random, crop: Bytes, how: Augmentation) -> Bytes:
+    """The same tissue with each stain stronger or weaker, in optical density, where stains add up."""
+    import cv2
+
+    strength = np.diag(np.exp(rng.normal(0, how.stain, 3)))
+    gamma = np.exp(rng.normal(0, how.gamma))
+    change = np.linalg.inv(STAINS) @ strength @ STAINS * gamma
+    everywhere = rng.normal(0, how.glare, 3) @ STAINS
+    table = (-np.log((np.arange(256) + 1) / 256)).astype(np.float32)
+    density = cv2.transform(table[crop], np.column_stack([change.T, everywhere]).astype(np.float32))
+    light = cv2.exp(np.minimum(-density, 0.0))
+    return (light * np.float32(255) + np.float32(0.5)).astype(np.uint8)
+
+
+def spoil(rng: Random, crop: Bytes, how: Augmentation) -> Bytes:
+    """Sometimes out of focus or too sharp, sometimes grainy, as another scanner might have seen it."""
+    import cv2
+
+    if rng.random() < how.blurs:
+        soft = cv2.GaussianBlur(crop, (0, 0), rng.uniform(0.5, 1.5))
+        sharper = rng.random() < 0.3
+        crop = np.asarray(cv2.addWeighted(crop, 1.8, soft, -0.8, 0) if sharper else soft, np.uint8)
+    if rng.random() < how.grains:
+        grain = rng.standard_normal(crop.shape, dtype=np.float32) * np.float32(rng.uniform(2, 8))
+        crop = np.clip(crop + grain, 0, 255).astype(np.uint8)
+    return crop
+
+
+def edge_weight(mask: Bytes, *, extra: float, width: int = 5) -> Floats:
+    """1, and up to 1 + `extra` near the outlines of a 0/1 mask: there answers are wrong most often."""
+    import cv2
+
+    disk = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (width, width))
+    edge = cv2.morphologyEx(mask, cv2.MORPH_GRADIENT, disk).astype(np.float32)
+    return np.asarray(1 + extra * cv2.blur(edge, (3, 3)), np.float32)

@@ -1,0 +1,115 @@
+"""A trained network as one ONNX file, preparation inside, compared with torch before it is trusted."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from handlens.errors import ModelError
+from handlens.files import replacing
+from handlens.training.task import Array, Graph
+
+OPSET = 18
+"""Version of the operators: old enough for engines of the last years."""
+
+TOLERANCE = 1e-3
+"""Largest difference between torch and ONNX Runtime that rounding explains, for probabilities."""
+
+
+def export(graph: Graph, path: Path, *, facts: Mapping[str, str]) -> float:
+    """Write the file, with `facts` as its metadata; gives the largest difference from torch, at two sizes.
+
+    A file that differs by more than rounding never takes its place.
+    """
+    network = graph.module.cpu().eval()
+    with replacing(path) as temporary:
+        with _quietly():
+            _write(network, graph, temporary, facts)
+        worst = max(_difference(network, inputs, graph.output, temporary) for inputs in _two_sizes(graph))
+        if not worst <= TOLERANCE:
+            raise ModelError(f"{path}: torch and ONNX differ by {worst:.2g}: please report this, with the versions")
+    return worst
+
+
+def _write(network: nn.Module, graph: Graph, path: Path, facts: Mapping[str, str]) -> None:
+    import onnx
+
+    sizes = {name: torch.export.Dim(f"{name}_parts") for axes in graph.dynamic.values() for name, _ in axes.values()}
+    shapes = tuple(
+        {axis: sizes[name] * multiple if multiple > 1 else sizes[name] for axis, (name, multiple) in axes.items()}
+        for axes in graph.dynamic.values()
+    )
+    program = torch.onnx.export(
+        network,
+        tuple(torch.from_numpy(values) for values in graph.inputs.values()),
+        dynamo=True,
+        dynamic_shapes=shapes,
+        input_names=list(graph.inputs),
+        output_names=[graph.output],
+        opset_version=OPSET,
+        verbose=False,
+    )
+    if program is None:
+        raise ModelError("torch did not export the network")
+    model = program.model_proto
+    _name_axes(model, graph)
+    for name, fact in facts.items():
+        model.metadata_props.add(key=name, value=fact)
+    onnx.checker.check_model(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def _name_axes(model: Any, graph: Graph) -> None:
+    """Plain names instead of torch's formulas, such as `32*height_parts`, for inputs and output."""
+    plain = {
+        f"{multiple}*{name}_parts" if multiple > 1 else f"{name}_parts": name
+        for axes in graph.dynamic.values()
+        for name, multiple in axes.values()
+    }
+    for value in (*model.graph.input, *model.graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:
+                size.dim_param = plain.get(size.dim_param, size.dim_param)
+
+
+def _difference(network: nn.Module, inputs: Mapping[str, Array], output: str, path: Path) -> float:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    (said,) = session.run([output], dict(inputs))
+    with torch.inference_mode():
+        meant = network(*(torch.from_numpy(values) for values in inputs.values())).numpy()
+    return float(np.abs(said - meant).max()) if said.shape == meant.shape else float("inf")
+
+
+def _two_sizes(graph: Graph) -> Iterator[dict[str, Array]]:
+    """The example inputs, and others that are larger along every axis of any size."""
+    yield dict(graph.inputs)
+    larger = {}
+    for name, values in graph.inputs.items():
+        more = [(0, graph.dynamic[name][axis][1] if axis in graph.dynamic[name] else 0) for axis in range(values.ndim)]
+        larger[name] = np.pad(values, more, mode="wrap")
+    yield larger
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Exporters log and warn about their own inside."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

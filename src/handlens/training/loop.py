@@ -1,0 +1,245 @@
+"""The steps of one stage: rate, loss, gradient, average of weights, log, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from handlens.errors import DataError, HandlensError
+from handlens.files import write_text
+from handlens.training import checkpoint
+from handlens.training.batches import Batches, Waiting, made_ahead
+from handlens.training.networks import lay_out
+from handlens.training.plan import Plan, Schedule, Stage
+from handlens.training.stopping import Flag, TrainingStopped
+from handlens.training.task import Task
+
+LOG = "log.jsonl"
+LOG_STEPS = 10
+SAVE_SECONDS = 30.0
+"""Time between two checkpoints: what a kill costs at most."""
+
+Tell = Callable[[int, str], None]
+"""Told the step that is done, and its loss and metric in words."""
+
+
+@dataclass(slots=True)
+class Learner:
+    """A network on its way: the steps it took, its optimiser, and the mean of its recent weights."""
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: dict[str, Tensor]
+    step: int = 0
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average,
+        }
+
+    def restore(self, state: Mapping[str, Any], device: torch.device) -> None:
+        self.step = state["step"]
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average = {name: value.to(device) for name, value in state["average"].items()}
+
+
+def stage_file(run: Path, stage: Stage) -> Path:
+    return run / "stages" / f"{stage.name}.pt"
+
+
+def begin(task: Task, schedule: Schedule, stage: int, *, channels_last: bool) -> Learner:
+    """A learner before its first step: its weights follow from seed and stage."""
+    torch.manual_seed(schedule.seed * 1009 + stage)
+    network = task.make_network().train()
+    lay_out(network, channels_last=channels_last)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in network.named_parameters():
+        rate = schedule.rate * (schedule.pretrained_rate if task.is_pretrained(name) else 1.0)
+        groups.setdefault((rate, schedule.decay if parameter.ndim > 1 else 0.0), []).append(parameter)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": members, "lr": rate, "weight_decay": decay, "peak": rate}
+            for (rate, decay), members in groups.items()
+        ],
+        fused=False,
+    )
+    return Learner(network, optimizer, {name: value.clone() for name, value in network.state_dict().items()})
+
+
+def rate_at(step: int, steps: int, warm_up: float) -> float:
+    """Share of the full rate: up along a line, then down along a cosine.
+
+    >>> [round(rate_at(step, 10, 0.2), 2) for step in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.04]
+    """
+    rising = warm_up * steps
+    if step < rising:
+        return (step + 1) / math.ceil(rising)
+    return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1.0, steps - rising)))
+
+
+def train_stage(
+    fabric: Fabric, task: Task, plan: Plan, stage: Stage, run: Path, flag: Flag, tell: Tell
+) -> dict[str, Tensor]:
+    """Train one stage to its end, from its checkpoint where there is one; gives the averaged weights.
+
+    Stopped, it saves a checkpoint and raises TrainingStopped.
+    """
+    file = stage_file(run, stage)
+    state = checkpoint.load(file)
+    if state is not None and state["step"] == stage.steps:
+        return dict(state["average"])
+    learner = begin(task, plan.schedule, stage.number, channels_last=plan.speed.channels_last)
+    stepper = Stepper(fabric, task, plan.schedule, learner, stage)
+    if state is not None:
+        learner.restore(state, fabric.device)  # once the weights are on their device, so that the optimiser's follow
+        fabric.strategy.precision.load_state_dict(state["precision"])
+    _refuse_apart(fabric, learner.step, run)
+    share = (fabric.global_rank, fabric.world_size)
+    batches = Batches(task.make_item, stage.members, plan.schedule.batch, plan.schedule.seed, stage.number, share)
+    log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
+    waiting, saved = Waiting(), time.monotonic()
+    with closing(made_ahead(batches, range(learner.step, stage.steps), waiting)) as ahead:
+        for step, batch in ahead:
+            loss, words = stepper.take(step, batch)
+            if log:
+                log.add(step, loss, waiting, stepper)
+                tell(step + 1, words)
+            stop = _any(fabric, flag.is_set())
+            if stop or time.monotonic() - saved > SAVE_SECONDS:
+                _save(fabric, file, learner)
+                saved = time.monotonic()
+            if stop:
+                raise TrainingStopped
+    _save(fabric, file, learner, only_average=True)
+    return learner.average
+
+
+class Stepper:
+    """Takes steps: what does not change from one to the next is kept here."""
+
+    def __init__(self, fabric: Fabric, task: Task, schedule: Schedule, learner: Learner, stage: Stage) -> None:
+        self.fabric, self.task, self.schedule, self.learner, self.stage = fabric, task, schedule, learner, stage
+        self.module, self.optimizer = fabric.setup(learner.network, learner.optimizer)
+        self.loss, self.metric, self.rate = math.nan, math.nan, 0.0
+        learner.average = {name: value.to(fabric.device) for name, value in learner.average.items()}
+
+    def take(self, step: int, batch: Mapping[str, Any]) -> tuple[float, str]:
+        """One step; gives its loss, and words for the progress bar."""
+        schedule, learner = self.schedule, self.learner
+        torch.manual_seed((schedule.seed * 1009 + self.stage.number) * 1_000_003 + step)  # for dropout
+        self.rate = rate_at(step, self.stage.steps, schedule.warm_up)
+        for group in learner.optimizer.param_groups:
+            group["lr"] = group["peak"] * self.rate
+        tensors = {name: torch.from_numpy(values).to(self.fabric.device) for name, values in batch.items()}
+        self.optimizer.zero_grad()
+        outputs = self.module(*(tensors[name] for name in self.task.inputs))
+        loss = self.task.loss(outputs, tensors)
+        self.fabric.backward(loss)
+        self.fabric.clip_gradients(self.module, self.optimizer, max_norm=schedule.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        value = _mean_over_processes(self.fabric, float(loss.detach()))
+        if not math.isfinite(value):
+            raise HandlensError(f"{self.stage.name}: the loss is {value} at step {step}: lower the rate by --set rate=")
+        self._average(step)
+        learner.step = step + 1
+        metric = self.task.measure(outputs.detach(), tensors)
+        early = math.isnan(self.loss)
+        self.loss = value if early else 0.95 * self.loss + 0.05 * value
+        self.metric = metric if early else 0.95 * self.metric + 0.05 * metric
+        return value, f"{self.stage.name}, loss {self.loss:.3f}, {self.task.metric} {self.metric:.3f}"
+
+    @torch.no_grad()
+    def _average(self, step: int) -> None:
+        """Move the mean of weights; in the first steps it forgets faster, because they are far from where they go."""
+        share = 1 - min(self.schedule.average, (1 + step) / (10 + step))
+        ours, theirs = [], []
+        for name, value in self.learner.network.state_dict().items():
+            if value.is_floating_point():
+                ours.append(self.learner.average[name])
+                theirs.append(value)
+            else:
+                self.learner.average[name].copy_(value)
+        torch._foreach_lerp_(ours, theirs, share)
+
+
+class Log:
+    """`log.jsonl`: a line for every few steps; lines of steps that are taken again are dropped."""
+
+    def __init__(self, path: Path, stage: Stage, step: int) -> None:
+        self.path, self.stage = path, stage
+        kept = [line for line in read_log(path) if line["stage"] != stage.name or line["step"] <= step]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self.losses: list[float] = []
+        self.begun, self.waited = time.perf_counter(), 0.0
+
+    def add(self, step: int, loss: float, waiting: Waiting, stepper: Stepper) -> None:
+        """Note a step; every LOG_STEPS-th writes a line about itself and those before."""
+        self.losses.append(loss)
+        if (step + 1) % LOG_STEPS and step + 1 != self.stage.steps:
+            return
+        now, count = time.perf_counter(), len(self.losses)
+        line = {
+            "stage": self.stage.name,
+            "step": step + 1,
+            "loss": round(math.fsum(self.losses) / count, 6),
+            "metric": round(stepper.metric, 6),
+            "rate": round(stepper.rate, 6),
+            "seconds": round((now - self.begun) / count, 4),
+            "waiting": round((waiting.seconds - self.waited) / (now - self.begun), 4),
+        }
+        self.losses, self.begun, self.waited = [], now, waiting.seconds
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Lines of a log; one that was cut off by a kill is left out."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            continue
+    return lines
+
+
+def _refuse_apart(fabric: Fabric, step: int, run: Path) -> None:
+    """All processes must have found the same checkpoint."""
+    if _mean_over_processes(fabric, float(step)) != step:
+        raise DataError(
+            "the processes find different checkpoints: use a folder on a disk that all machines share", file=run
+        )
+
+
+def _save(fabric: Fabric, file: Path, learner: Learner, *, only_average: bool = False) -> None:
+    if fabric.is_global_zero:
+        state = {"step": learner.step, "average": learner.average} if only_average else learner.state()
+        checkpoint.save(file, {**state, "precision": fabric.strategy.precision.state_dict()})
+    fabric.barrier()
+
+
+def _mean_over_processes(fabric: Fabric, value: float) -> float:
+    if fabric.world_size == 1:
+        return value
+    mean: Any = fabric.all_reduce(torch.tensor(value, device=fabric.device))
+    return float(mean)
+
+
+def _any(fabric: Fabric, here: bool) -> bool:
+    """Whether any process was told to stop: all must do so after the same step."""
+    return _mean_over_processes(fabric, float(here)) > 0

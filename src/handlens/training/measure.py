@@ -1,0 +1,50 @@
+"""How long a step and a prediction take here: measured, not guessed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+from lightning_fabric import Fabric
+
+from handlens.training.batches import Batches
+from handlens.training.loop import Stepper, begin
+from handlens.training.plan import LAYOUTS, Schedule, Speed, Stage
+from handlens.training.task import Task
+
+STEPS = 4
+"""Measured steps, after one that prepares; their median counts."""
+
+
+def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
+    """Seconds of a step with weights laid out both ways, and of a prediction, with a network that is thrown away."""
+    seconds = {way: _time_steps(fabric, task, schedule, channels_last=way == "pixels") for way in _ways(schedule)}
+    seconds = fabric.broadcast(seconds)
+    best = min(seconds, key=lambda way: seconds[way])
+    better = best == "pixels"
+    network = begin(task, schedule, 0, channels_last=better).network.to(fabric.device).eval()
+    predict = _time(lambda: task.predict(network, 0))
+    predict = fabric.broadcast(predict)
+    return Speed(seconds[best], predict / fabric.world_size, better, max(seconds.values()))
+
+
+def _ways(schedule: Schedule) -> tuple[str, ...]:
+    return LAYOUTS[1:] if schedule.layout == "auto" else (schedule.layout,)
+
+
+def _time_steps(fabric: Fabric, task: Task, schedule: Schedule, *, channels_last: bool) -> float:
+    stage = Stage("measure", 0, tuple(range(len(task.ids))), (), 1000)
+    stepper = Stepper(fabric, task, schedule, begin(task, schedule, 0, channels_last=channels_last), stage)
+    share = (fabric.global_rank, fabric.world_size)
+    batches = Batches(task.make_item, stage.members, schedule.batch, schedule.seed, 0, share)
+    made = [batches.make(step) for step in range(STEPS + 1)]
+    seconds = [_time(partial(stepper.take, step, batch)) for step, batch in enumerate(made)]
+    return statistics.median(seconds[1:])
+
+
+def _time(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun

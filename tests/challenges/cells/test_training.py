@@ -1,0 +1,146 @@
+"""Training cells: from a folder to a model that solves without torch; the score is honest."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+
+from dataclasses import replace
+
+import tiny_training
+
+from handlens import pipeline, registry
+from handlens.challenges.cells.training import Fields, dice_at_levels, make_task
+from handlens.errors import HandlensError
+from handlens.runs import decode, encode
+from handlens.training.folds import judge
+from handlens.training.loop import Stepper
+from handlens.training.plan import Schedule
+
+
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cells") / "data"
+    pipeline.sample(registry.challenge("cells"), folder, seed=2, cases=4, size=128)
+    return folder
+
+
+def program(*args):
+    script = "import sys\nfrom handlens.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_commands(slides, tmp_path):
+    run = tmp_path / "run"
+    fields = ["weights=scratch", "crop=64", "batch=2", "turns=1", "steps=3", "threads=1", "note=Made-up-slides."]
+    args = [part for field in fields for part in ("--set", field)]
+    done = program("train", "cells", slides, "-o", run, "--folds", 2, "--minutes", 1, *args)
+    assert done.stderr.endswith("True\n")
+    page = json.loads((run / "plan.json").read_text())
+    assert (page["challenge"], page["finished"], page["fields"]["crop"]) == ("cells", True, 64)
+    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns"}
+    assert list(page["scores"]) == ["0", "1", "2", "3"]
+    assert np.mean(list(page["scores"].values())) == pytest.approx(page["score"], abs=1e-9)
+    assert page["speed"]["step"] > 0
+    assert page["speed"]["other_step"] >= page["speed"]["step"]
+    assert "Dice, out of fold" in done.stdout
+    assert "share waiting for data" in done.stdout
+    card = (run / "card.md").read_text()
+    assert "Made-up-slides." in card
+    assert "--set weights=scratch" in card
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [line["stage"] for line in log] == ["fold0", "fold1", "final"]
+    assert all({"step", "loss", "metric", "rate", "seconds", "waiting"} <= set(line) for line in log)
+    solved = program("solve", "cells", slides, "-o", tmp_path / "out", "--model", run, "--turns", 1)
+    assert solved.stderr.endswith("False\n")  # no torch
+    assert (tmp_path / "out" / "submission.csv").exists()
+
+
+def test_decisions_are_nested(slides):
+    """The decision for a fold never sees that fold's predictions."""
+    task = tiny_training.make_tiny_task(slides)
+    seen = []
+
+    def decide(indices, predictions):
+        seen.append(tuple(indices))
+        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0}
+
+    from training_plans import plan_of
+
+    plan = plan_of(ids=task.ids, fold_of=(0, 1, 0, 1))
+    rng = np.random.default_rng(0)
+    predictions = {index: rng.integers(0, 256, (128, 128), dtype=np.uint8) for index in range(4)}
+    judged = judge(replace(task, decide=decide), plan, predictions)
+    assert seen == [(1, 3), (0, 2), (0, 1, 2, 3)]
+    assert [decision["threshold"] for decision in judged.fold_decisions] == [0.1, 0.2]
+    answers = {
+        task.ids[index]: task.answer(index, predictions[index], judged.fold_decisions[index % 2]) for index in range(4)
+    }
+    assert judged.score == task.score(answers)
+
+
+def test_the_best_threshold_is_found(slides):
+    task = make_task(slides, Fields(weights="scratch", crop=64), {"order": "columns"})
+    masks = [pair[1] for pair in task.make_item.__self__.pairs]
+    rng = np.random.default_rng(0)
+    predictions = {
+        index: np.where(mask > 0, 90, 60).astype(np.uint8) + rng.integers(0, 20, mask.shape, dtype=np.uint8)
+        for index, mask in enumerate(masks)
+    }
+    decision = task.decide(range(4), predictions)
+    assert 79 / 255 < decision["threshold"] < 90 / 255
+    answers = {id: task.answer(index, predictions[index], decision) for index, id in enumerate(task.ids)}
+    assert task.score(answers).value > 0.99
+
+
+def test_dice_of_levels_is_that_of_pixels():
+    rng = np.random.default_rng(1)
+    prediction = rng.integers(0, 256, (20, 30), dtype=np.uint8)
+    mask = (rng.random((20, 30)) > 0.6).astype(np.uint8) * 255
+    found = dice_at_levels(prediction, mask)
+    for level in (1, 17, 128, 255):
+        said, true = prediction >= level, mask > 0
+        assert found[level - 1] == pytest.approx(2 * (said & true).sum() / (said.sum() + true.sum()))
+    assert (dice_at_levels(prediction * 0, mask * 0) == 1).all()
+
+
+def test_holes_and_specks(slides):
+    task = make_task(slides, Fields(weights="scratch"), {"order": "rows"})
+    prediction = np.zeros((40, 40), np.uint8)
+    prediction[5:25, 5:25] = 255
+    prediction[10:13, 10:13] = 0
+    prediction[35, 35] = 255
+    said = task.answer(0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9})
+    expected = np.zeros((40, 40), bool)
+    expected[5:25, 5:25] = True
+    assert np.array_equal(decode(said, (40, 40), order="rows"), expected)
+    assert encode(expected, order="rows").lengths.sum() == 400
+
+
+def test_a_loss_that_is_no_number_ends_the_training(slides, tmp_path, monkeypatch):
+    take = Stepper.take
+
+    def broken(self, step, batch):
+        self.task = replace(self.task, loss=lambda outputs, batch: outputs.sum() * float("nan"))
+        return take(self, step, batch)
+
+    monkeypatch.setattr(Stepper, "take", broken)
+    with pytest.raises(HandlensError, match="the loss is nan at step 0: lower the rate by --set rate="):
+        tiny_training.train(slides, tmp_path / "run", schedule=Schedule(batch=2, steps=2, threads=1))
+
+
+def test_real_slides_are_read_and_grouped(real_data):
+    task = make_task(real_data / "cells" / "train", Fields(weights="scratch", crop=256), {"order": "rows"})
+    assert (len(task.ids), len(set(task.groups))) == (37, 37)
+    item = task.make_item(np.random.default_rng(0), 3)
+    assert {name: (array.shape, array.dtype.name) for name, array in item.items()} == {
+        "image": ((256, 256, 3), "uint8"),
+        "mask": ((256, 256), "uint8"),
+        "weight": ((256, 256), "float32"),
+    }

@@ -1,0 +1,203 @@
+"""Models of others are judged: the honest ones ranked by the exact score, every hostile one refused with its verdict."""
+
+import csv
+import json
+import re
+
+import hostile_models as models
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import handlens
+from handlens import registry, standings
+from handlens.challenges.lesions import judge
+from handlens.challenges.lesions.score import efficiency
+from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.cli import cli
+from handlens.errors import DataError
+from handlens.images import write_png
+from handlens.types import Judged, Limits
+
+LESIONS = registry.challenge("lesions")
+LIMITS = Limits(memory_mib=600, answer_seconds=2)
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    """Ten photographs of one colour each, with the labels of both editions."""
+    folder = tmp_path_factory.mktemp("hidden")
+    rng = np.random.default_rng(0)
+    rows = [["image_path", "label", "label_11", "Age", "Gender", "Location"]]
+    for number, (ten, eleven) in enumerate(zip(TAXONOMIES["ten"].classes, TAXONOMIES["eleven"].classes, strict=False)):
+        write_png(folder / "images" / f"{number}.png", np.full((40, 60, 3), rng.integers(0, 256, 3), np.uint8))
+        rows.append(
+            [f"{number}.png", ten, eleven, 20 + 5 * number, "mf"[number % 2], (number % 7 + 1, "head")[number > 6]]
+        )
+    with (folder / "labels.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Few timings: what is tested is not the time."""
+    monkeypatch.setattr(judge, "TIMINGS", 4)
+    monkeypatch.setattr(judge, "WARM_UP", 1)
+
+
+def judged(paths, folder, limits=LIMITS, **options):
+    return standings.judge(LESIONS, paths, folder, LESIONS.settings(**options), limits=limits)
+
+
+@pytest.mark.parametrize("taxonomy", ["ten", "eleven"])
+def test_an_honest_model_gets_the_exact_score(taxonomy, hidden, tmp_path, quick):
+    """The same model, run by hand, its table scored by `handlens score`."""
+    import onnxruntime
+
+    classes = TAXONOMIES[taxonomy].classes
+    path = models.write(tmp_path / "honest.onnx", models.honest(len(classes)))
+    judgement = judged([path], hidden, taxonomy=taxonomy)
+    (entry,) = judgement.models
+    assert (entry.rank, entry.verdict, entry.notes, judgement.cases) == (1, "scored", (), 10)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rows = [["filename", *classes]]
+    for case in LESIONS.read_cases(hidden, "train"):
+        image = judge.image_input(case.path, top=1.0)[None]
+        (chances,) = session.run(None, {"image": image, "people": judge.demographics_input(case.details)[None]})
+        rows.append([case.id, *map(repr, chances[0].astype(float).tolist())])
+    with (tmp_path / "table.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    expected = handlens.score("lesions", tmp_path / "table.csv", truth=hidden, taxonomy=taxonomy)
+    assert {name: entry.parts[name] for name in expected.parts} == expected.parts
+    assert entry.parts["size MiB"] == path.stat().st_size / 2**20
+    assert 0 < entry.parts["median ms"] <= entry.parts["p95 ms"]
+    assert entry.parts["Efficiency"] == 1
+    assert entry.parts["Final Score"] == pytest.approx(0.9 * expected.value + 0.1)
+
+
+def test_hostile_models_are_refused_and_the_others_are_judged(hidden, tmp_path, quick):
+    hostile = {**models.HOSTILE, **models.MORE}
+    paths = [models.write(tmp_path / f"{name}.onnx", make()) for name, (make, _) in hostile.items()]
+    middle = len(paths) // 2
+    honest = models.write(tmp_path / "honest.onnx", models.honest())
+    judgement = judged([*paths[:middle], honest, *paths[middle:]], hidden)
+    first, *rest = judgement.models
+    assert (first.model, first.rank, first.verdict) == (honest, 1, "scored")
+    assert {entry.model.stem: entry.verdict for entry in rest} == {name: word for name, (_, word) in hostile.items()}
+    assert all(entry.why and not entry.parts and entry.rank == 0 for entry in rest)
+
+
+def test_pixels_may_be_fed_as_bytes(hidden, tmp_path, quick):
+    path = models.write(tmp_path / "bytes.onnx", models.honest())
+    small, large = (judged([path], hidden, pixels=name).models[0].parts for name in ("0-1", "0-255"))
+    assert {name for name in small if name.startswith("F1") and small[name] != large[name]}
+
+
+def entry_of(name, prediction, ms, mib=10.0):
+    parts = {"Prediction Score": prediction, "size MiB": mib, "median ms": ms}
+    return Judged(name, 0, "scored", "", parts)
+
+
+def test_ranks_are_relative_to_the_models_that_were_scored():
+    entries = [
+        entry_of("slow", 0.5, 50.0),
+        Judged("broken", 0, "hang", "no answer"),
+        entry_of("best", 0.6, 20.0),
+        entry_of("twin", 0.6, 20.0),
+        entry_of("large", 0.5, 10.0, mib=100.0),
+    ]
+    ranked = judge._ranked(entries, {"efficiency": "size-and-time"})
+    assert [(entry.model, entry.rank) for entry in ranked] == [
+        ("best", 1),
+        ("twin", 1),
+        ("large", 3),
+        ("slow", 4),
+        ("broken", 0),
+    ]
+    field = [50.0, 20.0, 20.0, 10.0]
+    assert ranked[2].parts["Efficiency"] == efficiency(100.0, 10.0, field=field) == 0.75
+    assert ranked[0].parts["Final Score"] == pytest.approx(0.9 * 0.6 + 0.1 * (0.5 + 0.5 * 0.75))
+    by_size = judge._ranked(entries, {"efficiency": "size-only"})
+    assert {entry.model: entry.parts.get("Efficiency") for entry in by_size} == {
+        "best": 1,
+        "twin": 1,
+        "slow": 1,
+        "large": 0.5,
+        "broken": None,
+    }
+
+
+def test_the_order_of_questions_tells_nothing_about_the_file(hidden):
+    cases = LESIONS.read_cases(hidden, "train")
+    asked = [case.id for case in judge._in_hidden_order(cases)]
+    assert asked != [case.id for case in cases]
+    assert asked == [case.id for case in judge._in_hidden_order(cases[::-1])]
+
+
+def test_labels_lie_apart_from_the_questions(hidden, tmp_path, quick):
+    """The layout of `handlens sample`: demographics in test/, labels in truth/."""
+    (tmp_path / "truth").mkdir()
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "images").symlink_to(hidden / "images")
+    rows = list(csv.reader((hidden / "labels.csv").read_text().splitlines()))
+    for name, columns in (("test", (0, 3, 4, 5)), ("truth", (0, 1))):
+        with (tmp_path / name / "labels.csv").open("w", newline="") as stream:
+            csv.writer(stream).writerows([[row[column] for column in columns] for row in rows])
+    path = models.write(tmp_path / "honest.onnx", models.honest())
+    ours, theirs = (judged([path], folder).models[0].parts for folder in (tmp_path, hidden))
+    assert ours["Prediction Score"] == theirs["Prediction Score"]
+    (tmp_path / "truth" / "labels.csv").write_text("filename,label\n0.png,AK\n")
+    with pytest.raises(DataError, match=r"1\.png has no label \(9 such cases\)"):
+        judged([path], tmp_path)
+
+
+def test_a_photograph_that_is_missing_is_the_data_s_fault(hidden, tmp_path):
+    (tmp_path / "labels.csv").write_text("filename,label\nnone.png,AK\n")
+    with pytest.raises(DataError, match="none"):
+        judged([tmp_path / "m.onnx"], tmp_path)
+
+
+def test_one_black_photograph_is_enough_to_judge_by(tmp_path, quick):
+    write_png(tmp_path / "a.png", np.zeros((20, 20, 3), np.uint8))
+    (tmp_path / "labels.csv").write_text("filename,label\na.png,NV\n")
+    paths = [models.write(tmp_path / f"{make.__name__}.onnx", make()) for make in (models.honest, models.ignores_image)]
+    assert [entry.verdict for entry in judged(paths, tmp_path).models] == ["scored", "ignores an input"]
+
+
+def test_what_is_odd_but_allowed_is_noted(hidden, tmp_path, quick):
+    """Answers that are drawn by lot, and answers that depend on the neighbours in a batch."""
+    random = "noise = RandomNormalLike(logits) sum = Add(logits, noise) chance = Softmax<axis = 1>(sum)"
+    batch = "mean = ReduceMean<keepdims = 1>(logits, first) sum = Add(logits, mean) chance = Softmax<axis = 1>(sum)"
+    lots = models.write(tmp_path / "lots.onnx", models.parse(models.SEEING + random))
+    graph = models.parse(models.SEEING + batch, constants="int64[1] first = {0}")
+    among = models.write(tmp_path / "among.onnx", graph)
+    found = {entry.model.stem: entry for entry in judged([lots, among], hidden).models}
+    assert "the same question gets different answers" in found["lots"].notes
+    (note,) = found["among"].notes
+    assert note.startswith("answers change by up to 0.")
+
+
+def test_the_command_prints_a_ranked_table(hidden, tmp_path, quick):
+    honest = models.write(tmp_path / "honest.onnx", models.honest())
+    broken = models.write(tmp_path / "broken\x1b.onnx", b"no model")
+    run = CliRunner().invoke(cli, ["judge", "lesions", str(broken), str(honest), "--data", str(hidden)])
+    assert run.exit_code == 1
+    lines = run.stdout.splitlines()
+    assert lines[0] == "10 cases, 2 models"
+    assert re.split("  +", lines[2]) == ["rank", "model", *judge.COLUMNS]
+    assert lines[3].split()[:2] == ["1", str(honest)]
+    assert any(line.startswith("F1 MEL") for line in lines)
+    assert "broken?.onnx  not a model  not a readable ONNX file" in run.stdout
+    assert "\x1b" not in run.stdout
+    run = CliRunner().invoke(cli, ["judge", "lesions", str(honest), "--data", str(hidden), "--json"])
+    assert run.exit_code == 0
+    page = json.loads(run.stdout)
+    assert (page["challenge"], page["cases"], page["models"][0]["rank"]) == ("lesions", 10, 1)
+    assert {"Final Score", "F1 malignant", "F1 ON", "p95 ms"} <= set(page["models"][0]["parts"])
+
+
+def test_other_challenges_take_no_models():
+    run = CliRunner().invoke(cli, ["judge", "cells", "m.onnx", "--data", "x"])
+    assert run.exit_code == 1
+    assert "challenges that have it: lesions" in str(run.exception)

@@ -1,0 +1,105 @@
+"""A training small enough to be killed many times; as a program it trains, and dies where it is told to.
+
+python tiny_training.py DATA RUN [POINT]
+"""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from handlens.challenges.cells.training import Fields, make_task
+from handlens.training import batches, checkpoint, engine, folds, loop
+from handlens.training.networks import Prepare
+from handlens.training.norm import SharedBatchNorm
+from handlens.training.plan import Schedule
+
+SCHEDULE = Schedule(
+    batch=4, rate=0.02, steps=6, threads=1, accelerator="cpu", layout="pixels"
+)  # two runs may measure differently
+FIELDS = Fields(crop=32, turns=1, weights="scratch")
+
+
+class Tiny(nn.Module):
+    """Two convolutions, with all that makes a step depend on more than its weights."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.prepare = Prepare(127.0, 128.0)
+        self.first = nn.Conv2d(3, 6, 3, padding=1, bias=False)  # before a norm a bias moves by rounding alone
+        self.norm = SharedBatchNorm(6)
+        self.dropout = nn.Dropout2d(dropout)
+        self.last = nn.Conv2d(6, 1, 3, padding=1)
+
+    def forward(self, image):
+        features = torch.relu(self.norm(self.first(self.prepare(image))))
+        return self.last(self.dropout(features))[:, 0]
+
+
+def make_tiny_task(folder, dropout=0.2):
+    task = make_task(folder, FIELDS, {"order": "rows"})
+    return replace(task, make_network=partial(Tiny, dropout), is_pretrained=lambda name: name.startswith("first"))
+
+
+def train(folder, run, *, effort=None, schedule=SCHEDULE, dropout=0.2, progress=lambda done, total, words="": None):
+    effort = effort or engine.Effort(folds=2)
+    return engine.train(partial(make_tiny_task, folder, dropout), schedule, effort, run, progress)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(point, saves=3):
+    """Arrange that this process is killed there."""
+
+    def calls(function, number, *, before):
+        count = [0]
+
+        def counted(*args, **options):
+            count[0] += 1
+            if count[0] == number and before:
+                die()
+            result = function(*args, **options)
+            if count[0] == number:
+                die()
+            return result
+
+        return counted
+
+    loop.SAVE_SECONDS = 0.0
+    if point == "planned":
+        engine.train_stage = calls(engine.train_stage, 1, before=True)
+    elif point == "saving":  # the temporary file is there, its name not yet changed
+        checkpoint.torch.save = calls(torch.save, saves, before=False)
+    elif point == "step":
+        loop.Stepper.take = calls(
+            loop.Stepper.take, 14, before=False
+        )  # the first ten are measured where there is no plan
+    elif point == "batch":
+        batches.Batches.make = calls(batches.Batches.make, 5, before=True)
+    elif point == "asking":
+        engine.keep_prediction = calls(folds.keep_prediction, 1, before=False)
+    elif point == "exported":
+        engine.export = calls(engine.export, 1, before=False)
+    elif point == "finished":
+        engine.shutil.rmtree = die
+    elif point == "stop":
+        take = loop.Stepper.take
+
+        def stopping(self, step, batch):
+            if self.stage.name == "fold1" and step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return take(self, step, batch)
+
+        loop.Stepper.take = stopping
+
+
+if __name__ == "__main__":
+    die_at(sys.argv[3] if len(sys.argv) > 3 else "")
+    train(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,65 @@
+"""A batch follows from seed, stage and step alone."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from handlens.training.batches import Batches, Waiting, made_ahead
+
+
+def make_item(rng, index):
+    return {"index": np.array(index), "noise": rng.normal(size=3)}
+
+
+BATCHES = Batches(make_item, members=(2, 3, 5, 7, 11), size=4, seed=1, stage=0)
+
+
+def test_a_batch_is_the_same_whatever_came_before():
+    fresh = Batches(make_item, (2, 3, 5, 7, 11), 4, 1, 0).make(7)
+    for step in range(7):
+        BATCHES.make(step)
+    again = BATCHES.make(7)
+    assert all(np.array_equal(fresh[name], again[name]) for name in fresh)
+
+
+def test_every_member_comes_once_before_any_comes_again():
+    chosen = [index for step in range(5) for index in BATCHES.chosen(step)]
+    for turn in range(4):
+        assert sorted(chosen[turn * 5 : turn * 5 + 5]) == [2, 3, 5, 7, 11]
+    assert chosen[:5] != chosen[5:10] or chosen[5:10] != chosen[10:15]
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"stage": 1}])
+def test_seed_and_stage_change_it(other):
+    from dataclasses import replace
+
+    assert not np.array_equal(replace(BATCHES, **other).make(0)["noise"], BATCHES.make(0)["noise"])
+
+
+def test_the_parts_of_two_processes_are_the_whole():
+    from dataclasses import replace
+
+    parts = [replace(BATCHES, share=(rank, 2)).make(3) for rank in (0, 1)]
+    whole = BATCHES.make(3)
+    assert all(np.array_equal(np.concatenate([part[name] for part in parts]), whole[name]) for name in whole)
+
+
+def test_made_ahead_in_order_and_ended_with_the_iterator():
+    waiting = Waiting()
+    ahead = made_ahead(BATCHES, range(3, 50), waiting)
+    steps = [next(ahead) for _ in range(4)]
+    assert [step for step, _ in steps] == [3, 4, 5, 6]
+    assert np.array_equal(steps[2][1]["noise"], BATCHES.make(5)["noise"])
+    before = threading.active_count()
+    ahead.close()
+    assert threading.active_count() == before - 1
+    assert waiting.seconds > 0
+
+
+def test_an_error_of_the_thread_is_raised_here():
+    def broken(rng, index):
+        raise ZeroDivisionError("in the thread")
+
+    with pytest.raises(ZeroDivisionError, match="in the thread"):
+        list(made_ahead(Batches(broken, (0,), 1, 0, 0), range(2), Waiting()))

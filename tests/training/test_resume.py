@@ -1,0 +1,78 @@
+"""Killed at any moment and resumed, the weights are those of an undisturbed run, to the last bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_training
+import torch
+
+from handlens.models import open_segmenter
+from handlens.training.loop import LOG, read_log
+
+PROGRAM = Path(tiny_training.__file__)
+
+
+def run_program(slides, run, point=""):
+    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def undisturbed(slides, tmp_path_factory):
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    numbers = tiny_training.train(slides, run)
+    assert 0 <= numbers["Dice, out of fold"] <= 1
+    return run
+
+
+def assert_same_run(run, other):
+    ours, theirs = torch.load(run / "weights.pt"), torch.load(other / "weights.pt")
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    pages = [json.loads((each / "plan.json").read_text()) for each in (run, other)]
+    assert pages[0]["scores"] == pages[1]["scores"]
+    assert pages[0]["decision"] == pages[1]["decision"]
+    steps = [[(line["stage"], line["step"], line["loss"]) for line in read_log(each / LOG)] for each in (run, other)]
+    assert [line[:2] for line in steps[0]] == [line[:2] for line in steps[1]]
+
+
+def test_killed_again_and_again(slides, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    for point in ("planned", "batch", "saving", "asking", "exported"):
+        status, words = run_program(slides, run, point)
+        assert status == -9, (point, words)
+    status, words = run_program(slides, run)
+    assert status == 0, words
+    assert_same_run(run, undisturbed)
+    assert not (run / "stages").exists()
+
+
+def test_stopped_by_a_signal_it_leaves_a_usable_model_and_goes_on(slides, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    status, words = run_program(slides, run, "stop")
+    assert (status, "TrainingStopped" in words) == (1, True), words
+    page = json.loads((run / "plan.json").read_text())
+    assert (page["finished"], page["score"], page["trained_steps"]) == (False, None, 6)
+    said = open_segmenter(run, threads=1)(np.zeros((64, 32, 3), np.uint8))
+    assert said.shape == (64, 32)
+    assert "stopped before its end" in (run / "card.md").read_text()
+    tiny_training.train(slides, run)
+    assert_same_run(run, undisturbed)
+
+
+def test_a_finished_run_is_left_alone(slides, undisturbed):
+    before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*")}
+    assert tiny_training.train(slides, undisturbed)["steps of a fold"] == 6.0
+    assert {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*")} == before
+
+
+def test_the_seed_matters(slides, undisturbed, tmp_path):
+    from dataclasses import replace
+
+    tiny_training.train(slides, tmp_path / "run", schedule=replace(tiny_training.SCHEDULE, seed=1))
+    with pytest.raises(AssertionError):
+        assert_same_run(tmp_path / "run", undisturbed)
