@@ -131,6 +131,27 @@ def run(*args):
     return CliRunner().invoke(cli, list(map(str, args)))
 
 
+def refuse(folder, run, settings, progress):
+    raise HandlensError("no such field")
+
+
+def begin_and_fail(folder, run, settings, progress):
+    (run / "journal").write_text("one step")
+    raise HandlensError("the loss is nan")
+
+
+def test_a_training_that_is_refused_leaves_nothing_and_one_that_began_stays(trained, data, tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(HandlensError, match="no such field"):
+        pipeline.train(replace(trained, train=refuse), data, run, settings=trained.settings() | {"length": 3})
+    assert not run.exists()
+    with pytest.raises(HandlensError, match="the loss"):
+        pipeline.train(replace(trained, train=begin_and_fail), data, run)
+    assert {path.name for path in run.iterdir()} == {ORDER, "journal"}
+    with pytest.raises(DataError, match="begun with other data or settings"):
+        pipeline.train(trained, data, run, settings=trained.settings() | {"length": 3})
+
+
 def test_the_command(trained, data, tmp_path):
     done = run("train", "cells", data, "-o", tmp_path / "run", "--length", 5, "--base", tmp_path)
     assert done.exit_code == 0, done.exception

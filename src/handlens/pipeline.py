@@ -144,10 +144,21 @@ def train(
         what = "this run was begun with other data or settings: handlens train --resume, or name a new folder"
         raise DataError(what, file=run)
     write_text(run / ORDER, json.dumps({**page, "folder": str(folder.resolve())}, indent=1) + "\n")
-    numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total, _words="", /: None))
+    try:
+        numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total, _words="", /: None))
+    except HandlensError:
+        _forget_order(run)
+        raise
     page["numbers"] = dict(numbers)
     write_text(run / RUN, json.dumps(page, indent=1) + "\n")
     return numbers
+
+
+def _forget_order(run: Path) -> None:
+    """Leave nothing of a training that was refused before it began: the order, mended, may be given again."""
+    if [path.name for path in run.iterdir()] == [ORDER]:
+        (run / ORDER).unlink()
+        run.rmdir()
 
 
 def solve(

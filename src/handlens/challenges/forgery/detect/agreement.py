@@ -184,7 +184,7 @@ def overlap(one: Patch, other: Patch) -> int:
     return int((first & second).sum())
 
 
-def correlate(one: FloatArray, other: FloatArray, window: int, *, flattest: float = 16.0) -> FloatArray:
+def correlate(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
     """Normalised correlation of two pictures around each pixel; 0 where one of them is flat."""
     import cv2
 
@@ -194,7 +194,7 @@ def correlate(one: FloatArray, other: FloatArray, window: int, *, flattest: floa
     first, second = mean(one), mean(other)
     spread = (mean(one * one) - first * first) * (mean(other * other) - second * second)
     both = mean(one * other) - first * second
-    return np.where(spread > flattest, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
+    return np.where(spread > 2.0**4, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
 
 
 def clean(agreed: BoolArray, window: int) -> BoolArray:
