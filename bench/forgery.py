@@ -145,7 +145,6 @@ def detectors(model: Path | None) -> dict[str, Detector]:
         "without key points": replace(whole, keypoints=None),
         "without blots": replace(whole, blots=None),
         "without objects": replace(whole, objects=None),
-        "objects against objects only": replace(whole, objects=replace(whole.objects, places=0)),
         "dense squares instead of objects": replace(whole, objects=None, blots=replace(whole.blots, across=0.0)),
         "without cutting into panels": replace(whole, splitting=replace(whole.splitting, depth=0)),
     }

@@ -24,6 +24,7 @@ from handlens import pipeline, registry, volumes
 from handlens.challenges.ink import data
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fragment import Fragment
+from handlens.challenges.ink.plain import PooledStatistics
 from handlens.images import read_mask, write_png
 from handlens.metrics import compare as compare_runs
 from handlens.metrics import fbeta
@@ -199,7 +200,7 @@ def solve(options: argparse.Namespace) -> None:
             "all ink": [f_half(read_mask(case.path / "mask.png"), labels[case.id]) for case in cases],
             "mean intensity, best threshold and sign": [best_of_mean(case.path, labels[case.id]) for case in cases],
         }
-        solved = pipeline.solve(challenge, folder, Path(name) / "out")
+        solved = pipeline.solve(challenge, folder, Path(name) / "out", recipe=PooledStatistics())
         rows["the plain solver"] = [case.value for case in solved.score.cases] if solved.score else []
         network = learn(folder, minutes=options.minutes)
         rows["a small network"] = [best_of_map(network(case.path), labels[case.id]) for case in cases]

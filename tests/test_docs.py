@@ -302,6 +302,7 @@ def test_the_page_about_plug_ins_names_every_field(kind):
 # --- words --------------------------------------------------------------------------------------------------------
 
 UNWANTED = ("/" + "work/", "help" + "er")  # put together, so that this file does not hold them
+ALLOWED = tuple(name + UNWANTED[1] for name in ("onnx.", "numpy_"))  # modules of a library
 
 
 def project_texts():
@@ -314,7 +315,8 @@ def project_texts():
 
 
 def unwanted_words(text):
-    return [word for word in UNWANTED if word in text.lower()]
+    text = functools.reduce(lambda left, name: left.replace(name, ""), ALLOWED, text.lower())
+    return [word for word in UNWANTED if word in text]
 
 
 def test_no_text_speaks_of_the_place_where_it_was_written():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from handlens import files, pipeline, registry
+from handlens.challenges.lesions.plain import PlainRecipe
 from handlens.errors import DataError, ModelError
 from handlens.runfolder import JOURNAL, Journal
 from handlens.runs import EMPTY
@@ -187,7 +188,7 @@ def test_a_truncated_file_ends_the_run_or_gets_the_empty_answer(name, tmp_path):
     with pytest.raises(DataError, match="truncated|damaged"):
         pipeline.solve(challenge, tmp_path / "data", tmp_path / "out")
     solved = pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", keep_going=True)
-    assert len(solved.notes) == 1
+    assert [note.split(", because")[0].split(": ")[1] for note in solved.notes if "because" in note] == ["empty answer"]
     assert file.name in solved.notes[0]
 
 
@@ -258,7 +259,7 @@ def test_a_failed_preparation_leaves_nothing(tmp_path):
     challenge = registry.challenge("lesions")
     pipeline.sample(challenge, tmp_path / "data", seed=1, cases=2, size=64)
     with pytest.raises(ModelError, match="no labelled photographs"):
-        pipeline.solve(challenge, tmp_path / "data" / "test", tmp_path / "out")
+        pipeline.solve(challenge, tmp_path / "data" / "test", tmp_path / "out", recipe=PlainRecipe())
     assert not (tmp_path / "out").exists()
 
 

@@ -42,11 +42,12 @@ BASE = Option("base", "A folder to begin with.", kind="path", commands=("train",
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Cells with a training, under its own name in the registry."""
+    """Cells with a training, under its own name in the registry, and ink without one."""
     cells = registry.challenge("cells")
     changed = replace(cells, train=train, recipe=Stripe, options=(*cells.options, LENGTH, BASE))
     found = registry.challenge
-    monkeypatch.setattr(registry, "challenge", lambda name: changed if name == "cells" else found(name))
+    known = {"cells": changed, "ink": replace(found("ink"), train=None)}
+    monkeypatch.setattr(registry, "challenge", lambda name: known.get(name) or found(name))
     return changed
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from handlens import volumes
 from handlens.errors import DataError
+from handlens.volumes import tiff
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "contiguous": {},
@@ -296,3 +297,13 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert len(found) == 4
     assert {problem.file for problem in found} == {"", "3.tif", "05.tif", "06.tif"}
     assert all(problem.what for problem in found)
+
+
+def test_slices_that_lie_plainly_are_read_without_their_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = make_volume(3, 20, 30)
+    stack = volumes.open_stack(write_stack(tmp_path / "stack", volume))
+    monkeypatch.setattr(tiff, "_opened", None)
+    assert np.array_equal(stack.read_band(4, 9, 1, 3), volume[1:3, 4:9])
+    assert np.array_equal(stack.read_band(4, 9, 0, 2, left=5, right=11), volume[:2, 4:9, 5:11])

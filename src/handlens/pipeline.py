@@ -23,7 +23,6 @@ from handlens.types import (
     Context,
     Model,
     Part,
-    Progress,
     Recipe,
     Score,
     Settings,
@@ -173,7 +172,7 @@ def solve(
     model: Path | None = None,
     keep_going: bool = False,
     workers: int | None = 1,
-    progress: Progress | None = None,
+    progress: TrainProgress | None = None,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
 
@@ -196,9 +195,12 @@ def solve(
     words |= {"settings": json.dumps(used_settings, default=str), "handlens": _version()}
     used = [fingerprint([], model, without=out)] if model else []
     key = fingerprint([*words.values(), *used], folder, without=out)
-    context = Context(settings, partial(_training_truth, challenge, folder, settings), model, out)
+    telling = _Telling(progress or (lambda _done, _total, _words="", /: None), len(cases))
+    context = Context(
+        settings, partial(_training_truth, challenge, folder, settings), model, out, telling.part_of_a_case
+    )
     journal = Journal(out, key)
-    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, workers, progress)
+    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, workers, telling)
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)
@@ -206,6 +208,8 @@ def solve(
     result = challenge.score(answers, truth, settings) if truth else None
     if result and part == "train" and (model or getattr(recipe, "learned", False)):
         notes.append("the model may have learned from these very cases: their score says little about others")
+    if leave := getattr(recipe, "leave", None):
+        notes += leave(out, answers, settings)
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, truth, settings).value if truth else None
     solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
@@ -245,7 +249,7 @@ def _answer(
     journal: Journal,
     keep_going: bool,
     workers: int | None,
-    progress: Progress | None,
+    telling: _Telling,
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """A row for every case, and notes; cases that the journal has already are not asked again.
 
@@ -253,9 +257,8 @@ def _answer(
     """
     codec = challenge.codec(context.settings)
     waiting = [case for case in cases if case.id not in journal.done]
-    tell = progress or (lambda _done, _total: None)
     known = len(cases) - len(waiting)
-    tell(known, len(cases))
+    telling.cases(known)
     faults: dict[int, str] = {}
     if waiting:
         make = partial(_asking, recipe.prepare(context), keep_going)
@@ -267,10 +270,25 @@ def _answer(
                     faults[index] = answer.why
                 else:
                     journal.add(waiting[index].id, codec.format(answer, waiting[index]))
-                tell(done, len(cases))
+                telling.cases(done)
     unread = [(waiting[index], faults[index]) for index in sorted(faults)]
     empty = {case.id: codec.format(challenge.empty(case, context.settings), case) for case, _ in unread}
     return {**journal.done, **empty}, [f"{case.id}: empty answer, because {why}" for case, why in unread]
+
+
+class _Telling:
+    """Counts cases for the progress bar; in hundredths from when a model first says how far it is with one."""
+
+    def __init__(self, progress: TrainProgress, total: int) -> None:
+        self.progress, self.total, self.done, self.unit = progress, total, 0, 1
+
+    def cases(self, done: int) -> None:
+        self.done = done
+        self.progress(done * self.unit, self.total * self.unit)
+
+    def part_of_a_case(self, done: int, total: int, words: str) -> None:
+        self.unit = 100
+        self.progress(self.done * 100 + 100 * done // total, self.total * 100, words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,13 +170,15 @@ class Context:
 
     `training` opens the labelled cases to learn from, None where there are none; not calling it costs nothing.
     `model` is the folder of a `handlens train`, None where none was named. `out` is the folder of the submission, for
-    what a model leaves beside it; it may not be there yet, and is None where nothing is to be left.
+    what a model leaves beside it; it may not be there yet, and is None where nothing is to be left. `tell` is for a
+    model that takes minutes over one case: told how many parts of it are done, of how many, and words about it.
     """
 
     settings: Settings = field(default_factory=dict)
     training: Callable[[], Truth | None] = lambda: None
     model: Path | None = None
     out: Path | None = None
+    tell: Callable[[int, int, str], None] = lambda _done, _total, _words: None
 
 
 class Model(Protocol):
@@ -191,7 +193,9 @@ class Recipe(Protocol):
     A model that learns from labels must not answer a training case with what it learned from that case's group.
     Where the class says `parallel = True`, cases are answered by several processes, each with a pickled copy of the
     prepared model: for solvers that take long, do not share work among threads themselves, and keep no state. Where
-    it says `learned`, it has a model of its own, and a note is left with the score of a training part.
+    it says `learned`, it has a model of its own, and a note is left with the score of a training part. Where it has
+    `leave`, that is called with the folder of the submission, all answers by id, and the settings: it may write more
+    files there, and gives notes for a person.
     """
 
     def prepare(self, context: Context, /) -> Model: ...

@@ -63,3 +63,19 @@ def test_an_error_of_the_thread_is_raised_here():
 
     with pytest.raises(ZeroDivisionError, match="in the thread"):
         list(made_ahead(Batches(broken, (0,), 1, 0, 0), range(2), Waiting()))
+
+
+def test_weights_say_how_often_a_member_comes():
+    weights = (9.0, 9.0, 1.0, 4.0, 9.0, 2.0, 9.0, 3.0)
+    drawn = Batches(make_item, (2, 3, 5, 7), 4, 1, 0, weights=weights)
+    chosen = [index for step in range(100) for index in drawn.chosen(step)]
+    assert {index: chosen.count(index) for index in (2, 3, 5, 7)} == pytest.approx(
+        {2: 40, 3: 160, 5: 80, 7: 120}, abs=15
+    )
+    assert chosen[:100] != chosen[100:200]
+    assert drawn.chosen(63) == Batches(make_item, (2, 3, 5, 7), 4, 1, 0, weights=weights).chosen(63)
+
+
+def test_equal_weights_leave_nobody_out():
+    drawn = Batches(make_item, (2, 3, 5, 7, 11), 5, 1, 0, weights=(1.0,) * 12)
+    assert all(sorted(drawn.chosen(step)) == [2, 3, 5, 7, 11] for step in range(20))

@@ -102,3 +102,21 @@ def test_small_stacks_have_a_surface_too(shape: Any) -> None:
     assert np.isfinite(found.values).all()
     assert (found.values >= -0.5).all()
     assert (found.values <= shape[0]).all()
+
+
+def test_a_few_rows_stand_for_a_region() -> None:
+    surface = slope((200, 300), 8, 16)
+    asked = []
+
+    class Counted(Held):
+        def fill(self, band: Any, first: int, top: int, left: int) -> None:
+            asked.append(band.shape[1])
+            super().fill(band, first, top, left)
+
+    volume = lay(surface, 24)
+    found = volumes.find_sheet(Stack(Counted(volume)), side="last", region=32, rows=8)
+    assert asked == [8] * 7  # the last region has 8 rows
+    assert np.abs(found.at(0, 200, 8, 292) - surface[:, 8:292]).max() < 1.2
+    asked.clear()
+    volumes.find_sheet(Stack(Counted(volume, grain=64)), side="last", region=32, rows=8)
+    assert sum(asked) == 200  # rows that are decoded together are all used

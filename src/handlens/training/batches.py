@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from handlens.training.task import Array, Random
 
@@ -27,15 +28,33 @@ class Batches:
     seed: int
     stage: int
     share: tuple[int, int] = (0, 1)
+    weights: tuple[float, ...] | None = None
 
     def chosen(self, step: int) -> list[int]:
-        """Examples of a step's whole batch: all members once, in an order by lot, before any comes again."""
+        """Examples of a step's whole batch: all members once, in an order by lot, before any comes again.
+
+        With `weights`, one for each example, a member comes as often as its weight says, but for rounding.
+        """
         found = []
+        orders: dict[int, npt.NDArray[np.int64]] = {}
         for place in range(step * self.size, (step + 1) * self.size):
             turn, index = divmod(place, len(self.members))
-            order = np.random.default_rng([self.seed, 1, self.stage, turn]).permutation(len(self.members))
-            found.append(self.members[int(order[index])])
+            if turn not in orders:
+                orders[turn] = self._order(turn)
+            found.append(self.members[int(orders[turn][index])])
         return found
+
+    def _order(self, turn: int) -> npt.NDArray[np.int64]:
+        """As many places of members as there are, in an order by lot."""
+        rng = np.random.default_rng([self.seed, 1, self.stage, turn])
+        order = rng.permutation(len(self.members))
+        if self.weights is None:
+            return order
+        reached = np.cumsum(np.array(self.weights)[np.array(self.members)[order]])
+        marks = (np.arange(len(order)) + rng.random()) / len(order) * reached[-1]
+        places = np.minimum(np.searchsorted(reached, marks, side="right"), len(order) - 1)
+        drawn: npt.NDArray[np.int64] = rng.permutation(order[places])
+        return drawn
 
     def make(self, step: int) -> dict[str, Array]:
         """This process's part of a batch; the same whatever was made before."""

@@ -28,6 +28,7 @@ def write_card(plan: Plan, results: Mapping[str, Any], sentences: Sequence[str])
             "itself learned from all examples, so there is no such number for it.",
             "",
             *_folds(plan, results),
+            *results.get("lines", ()),
         ]
     lines += ["", "## How it was made", ""]
     if plan.command:
@@ -49,7 +50,7 @@ def write_card(plan: Plan, results: Mapping[str, Any], sentences: Sequence[str])
 
 
 def _folds(plan: Plan, results: Mapping[str, Any]) -> list[str]:
-    lines = ["| fold | examples | score | decision |", "|---|---|---|---|"]
+    lines = ["| fold | examples | mean of examples | decision |", "|---|---|---|---|"]
     for fold, decision in enumerate(results["fold_decisions"]):
         values = [results["scores"][name] for name, own in zip(plan.ids, plan.fold_of, strict=True) if own == fold]
         words = ", ".join(f"{name} {_shown(value)}" for name, value in decision.items())

@@ -30,7 +30,7 @@ from handlens.training.measure import measure_speed
 from handlens.training.networks import lay_out
 from handlens.training.plan import PLAN, Plan, Schedule, Stage, count_steps, read_plan, write_plan
 from handlens.training.stopping import Flag, TrainingStopped, heard
-from handlens.training.task import Task
+from handlens.training.task import Finished, Task
 from handlens.types import TrainProgress
 
 MODEL = "model.onnx"
@@ -118,9 +118,10 @@ def _work(fabric: Fabric, order: _Order, flag: Flag, progress: TrainProgress) ->
     machine.keep_memory()
     devices = order.effort.devices * order.effort.nodes
     threads = machine.choose_threads(order.schedule.threads, fabric.device.type, devices)
+    begun = time.monotonic()
     with machine.repeatable(threads):
         task = order.make_task()
-        plan = _plan(fabric, order, task, threads)
+        plan = _plan(fabric, order, task, threads, begun)
         try:
             final = _take_stages(fabric, task, plan, order.run, flag, progress)
         except TrainingStopped:
@@ -136,11 +137,10 @@ def _work(fabric: Fabric, order: _Order, flag: Flag, progress: TrainProgress) ->
 # --- plan ---------------------------------------------------------------------------------------------------------
 
 
-def _plan(fabric: Fabric, order: _Order, task: Task, threads: int) -> Plan:
+def _plan(fabric: Fabric, order: _Order, task: Task, threads: int, begun: float) -> Plan:
     """The plan that is there, where it is of the same training; otherwise a new one, measured and written."""
     plan = read_plan(order.run)
     if plan is None:
-        begun = time.monotonic()
         plan = _make_plan(fabric, order, task, threads, begun)
         plan = fabric.broadcast(plan)
         if fabric.is_global_zero:
@@ -247,7 +247,8 @@ def _with_weights(task: Task, average: Mapping[str, Tensor], plan: Plan) -> nn.M
 
 def _finish(task: Task, plan: Plan, run: Path, final: Mapping[str, Tensor]) -> dict[str, float]:
     """Judge, export, describe; the plan that says `finished` is written last, then checkpoints are removed."""
-    judged = judge(task, plan, read_predictions(run, len(task.ids)))
+    predictions = read_predictions(run, len(task.ids))
+    judged = judge(task, plan, predictions)
     checkpoint.save(run / WEIGHTS, {name: value.cpu() for name, value in final.items()})
     pace = _pace(run)
     results: dict[str, Any] = {
@@ -265,7 +266,16 @@ def _finish(task: Task, plan: Plan, run: Path, final: Mapping[str, Tensor]) -> d
         "seconds of a step": pace["seconds_per_step"],
         "share waiting for data": pace["waiting"],
     }
-    _leave(task, plan, run, final, results | {"numbers": numbers})
+    shown = Finished(
+        run / MODEL,
+        judged.score,
+        judged.decision,
+        judged.fold_decisions,
+        tuple(stage.asked for stage in plan.stages()[: plan.folds]),
+        predictions,
+        partial(_network_of, task, plan, run),
+    )
+    _leave(task, plan, run, final, results | {"numbers": numbers}, shown)
     shutil.rmtree(run / "stages", ignore_errors=True)
     return numbers
 
@@ -285,10 +295,30 @@ def _leave_usable(task: Task, plan: Plan, run: Path) -> None:
     _leave(task, plan, run, best[1], results)
 
 
-def _leave(task: Task, plan: Plan, run: Path, weights: Mapping[str, Tensor], results: dict[str, Any]) -> None:
+def _network_of(task: Task, plan: Plan, run: Path, fold: int) -> nn.Module:
+    """The network that was trained without a fold."""
+    file = stage_file(run, plan.stages()[fold])
+    state = checkpoint.load(file)
+    if state is None:
+        raise DataError("this checkpoint is gone: train again in a new folder", file=file)
+    return _with_weights(task, state["average"], plan)
+
+
+def _leave(
+    task: Task,
+    plan: Plan,
+    run: Path,
+    weights: Mapping[str, Tensor],
+    results: dict[str, Any],
+    shown: Finished | None = None,
+) -> None:
     facts = {"challenge": task.challenge, "decision": json.dumps(results["decision"])}
     network = _with_weights(task, {name: value.cpu() for name, value in weights.items()}, plan)
+    if task.settle is not None:
+        task.settle(network, results["decision"])
     results["difference"] = export(task.graph(network), run / MODEL, facts=facts)
+    if task.finish is not None and shown is not None:
+        results |= task.finish(shown)
     results["bytes"] = (run / MODEL).stat().st_size
     write_text(run / CARD, write_card(plan, results, task.card))
     write_plan(run, replace(plan, results=results))

@@ -31,7 +31,7 @@ def export(graph: Graph, path: Path, *, facts: Mapping[str, str]) -> float:
     """
     network = graph.module.cpu().eval()
     with replacing(path) as temporary:
-        with _quietly():
+        with quietly():
             _write(network, graph, temporary, facts)
         worst = max(_difference(network, inputs, graph.output, temporary) for inputs in _two_sizes(graph))
         if not worst <= TOLERANCE:
@@ -103,7 +103,7 @@ def _two_sizes(graph: Graph) -> Iterator[dict[str, Array]]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Exporters log and warn about their own inside."""
     before = logging.root.manager.disable
     logging.disable()

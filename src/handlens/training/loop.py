@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +61,15 @@ def stage_file(run: Path, stage: Stage) -> Path:
     return run / "stages" / f"{stage.name}.pt"
 
 
-def begin(task: Task, schedule: Schedule, stage: int, *, channels_last: bool) -> Learner:
-    """A learner before its first step: its weights follow from seed and stage."""
+def begin(
+    task: Task, schedule: Schedule, stage: int, *, channels_last: bool, members: Sequence[int] | None = None
+) -> Learner:
+    """A learner before its first step: its weights follow from seed, stage and, where they are given, members."""
     torch.manual_seed(schedule.seed * 1009 + stage)
     network = task.make_network().train()
+    if task.warm_start is not None and members is not None:
+        task.warm_start(network, members)
+        network.train()
     lay_out(network, channels_last=channels_last)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in network.named_parameters():
@@ -103,14 +108,22 @@ def train_stage(
     state = checkpoint.load(file)
     if state is not None and state["step"] == stage.steps:
         return dict(state["average"])
-    learner = begin(task, plan.schedule, stage.number, channels_last=plan.speed.channels_last)
+    learner = begin(
+        task,
+        plan.schedule,
+        stage.number,
+        channels_last=plan.speed.channels_last,
+        members=None if state else stage.members,
+    )
     stepper = Stepper(fabric, task, plan.schedule, learner, stage)
     if state is not None:
         learner.restore(state, fabric.device)  # once the weights are on their device, so that the optimiser's follow
         fabric.strategy.precision.load_state_dict(state["precision"])
     _refuse_apart(fabric, learner.step, run)
     share = (fabric.global_rank, fabric.world_size)
-    batches = Batches(task.make_item, stage.members, plan.schedule.batch, plan.schedule.seed, stage.number, share)
+    batches = Batches(
+        task.make_item, stage.members, plan.schedule.batch, plan.schedule.seed, stage.number, share, task.weights
+    )
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
     waiting, saved = Waiting(), time.monotonic()
     with closing(made_ahead(batches, range(learner.step, stage.steps), waiting)) as ahead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,22 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """What a task is shown when all is trained: the exported file, what was decided, and the networks of the folds.
+
+    `asked` are the examples of each fold; `network_of` loads what was trained without one.
+    """
+
+    model: Path
+    score: Score
+    decision: Decision
+    fold_decisions: tuple[Decision, ...]
+    asked: tuple[tuple[int, ...], ...]
+    predictions: Mapping[int, Array]
+    network_of: Callable[[int], nn.Module]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A training that the engine can do: examples, network, loss, and what the challenge thinks of the answers.
 
@@ -55,6 +72,11 @@ class Task:
     graph         what is exported of a trained network
     default       the decision where none can be made yet
     card          sentences for the model card
+    weights       how often an example is drawn, compared with others; None: all alike
+    warm_start    changes a new network, given the numbers of the examples that it may learn from
+    settle        puts the decision into a network whose exported file answers with it
+    finish        looks at what was trained, may write the file smaller, and gives more for `plan.json`; its `lines`
+                  go into the card
     """
 
     challenge: str
@@ -76,6 +98,10 @@ class Task:
     strata: tuple[str, ...] | None = None
     is_pretrained: Callable[[str], bool] = lambda _name: False
     card: Sequence[str] = field(default_factory=tuple)
+    weights: tuple[float, ...] | None = None
+    warm_start: Callable[[nn.Module, Sequence[int]], None] | None = None
+    settle: Callable[[nn.Module, Decision], None] | None = None
+    finish: Callable[[Finished], Mapping[str, Any]] | None = None
 
 
 def change(settings: Any, given: Mapping[str, str], *, other: Any = None) -> tuple[Any, Any]:

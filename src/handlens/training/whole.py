@@ -26,3 +26,12 @@ def predict_whole(network: nn.Module, image: npt.NDArray[np.uint8], *, turns: in
         back = np.rot90(said, -(turn % 4))
         total += back if turn < 4 else back[:, ::-1]
     return (total[:height, :width] * np.float32(255 / turns) + np.float32(0.5)).astype(np.uint8)
+
+
+def ask_window(network: nn.Module, window: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Probabilities for one input of a network that gives logits, whatever its shape."""
+    device = next(network.parameters()).device
+    with torch.inference_mode():
+        logits = network(torch.from_numpy(np.ascontiguousarray(window))[None].to(device))
+        said: npt.NDArray[np.float32] = logits[0].float().sigmoid().cpu().numpy()
+    return said

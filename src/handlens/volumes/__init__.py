@@ -11,10 +11,10 @@ from pathlib import Path
 from handlens.errors import DataError, Problem, describe
 from handlens.volumes import tiff, zarr
 from handlens.volumes.cache import keep
-from handlens.volumes.sheet import Depths, find_sheet
+from handlens.volumes.sheet import Depths, Side, find_sheet
 from handlens.volumes.stack import DTYPES, Stack
 
-__all__ = ["DTYPES", "Depths", "Stack", "find_sheet", "find_volume", "keep", "open_stack", "problems"]
+__all__ = ["DTYPES", "Depths", "Side", "Stack", "find_sheet", "find_volume", "keep", "open_stack", "problems"]
 
 
 def open_stack(folder: Path) -> Stack:

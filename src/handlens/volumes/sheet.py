@@ -46,14 +46,17 @@ class Depths:
         return np.asarray(upper * (1 - down[:, None]) + lower * down[:, None], np.float32)
 
 
-def find_sheet(stack: Stack, *, side: Side, region: int = 64, mask: Mask | None = None) -> Depths:
+def find_sheet(
+    stack: Stack, *, side: Side, region: int = 64, mask: Mask | None = None, rows: int | None = None
+) -> Depths:
     """The surface of the sheet that borders on air at this end of the stack.
 
-    The stack is streamed once; memory holds a row of regions, and one number for every region and slice. A region's
+    The stack is streamed once; memory holds a row of regions, and one number for every region and slice. With `rows`
+    that many in the middle of each region stand for all of it, and the others are not read. A region's
     surface is where grey falls most from a few slices to the next towards the air. Where that is not clear, or in two
     places, as where a second sheet touches, the neighbours decide: the surface is followed.
     """
-    grey, inside = _profile(stack, region, mask)
+    grey, inside = _profile(stack, region, mask, region if rows is None else min(rows, region))
     if side == "first":
         grey = grey[::-1]
     steps, width = _find_steps(grey)
@@ -66,7 +69,7 @@ def find_sheet(stack: Stack, *, side: Side, region: int = 64, mask: Mask | None 
     return Depths(region, np.asarray(values, np.float32), np.asarray(np.clip(height, 0, 1), np.float32))
 
 
-def _profile(stack: Stack, region: int, mask: Mask | None) -> tuple[Map, Map]:
+def _profile(stack: Stack, region: int, mask: Mask | None, read: int) -> tuple[Map, Map]:
     """Mean grey of every slice and region, (slices, rows, columns), and how much a region counts, 0 to 1."""
     height, width = stack.shape
     rows, columns = -(-height // region), -(-width // region)
@@ -75,12 +78,15 @@ def _profile(stack: Stack, region: int, mask: Mask | None) -> tuple[Map, Map]:
     edges = np.arange(0, width, region)
     areas = np.diff([*edges, width])
     line = stack.depth * width * stack.dtype.itemsize
-    together = max(1, min(-(-stack.grain // region), MOST // (line * region)))
+    thin = read < region and stack.grain <= read  # otherwise as much is decoded for a few rows as for all
+    together = 1 if thin else max(1, min(-(-stack.grain // region), MOST // (line * region)))
     for first in range(0, rows, together):
-        start = first * region
-        band = stack.read_band(start, min((first + together) * region, height), 0, stack.depth)
+        start, end = first * region, min((first + together) * region, height)
+        if thin and end - start > read:
+            start, end = start + (end - start - read) // 2, start + (end - start + read) // 2
+        band = stack.read_band(start, end, 0, stack.depth)
         for row in range(first, min(first + together, rows)):
-            top, bottom = row * region, min((row + 1) * region, height)
+            top, bottom = max(row * region, start), min((row + 1) * region, end)
             kept = np.ones((bottom - top, width), np.float32) if mask is None else mask[top:bottom].astype(np.float32)
             count = np.add.reduceat(kept.sum(axis=0), edges)
             for number, plane in enumerate(band[:, top - start : bottom - start]):

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,13 +27,23 @@ _BLACK_IS_ZERO = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Lie:
+    """Where the rows of an uncompressed slice begin in its file, one after the other, and the file's size and time."""
+
+    offset: int
+    size: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class TiffSlices:
-    """Slices in order of their numbers, one file for each."""
+    """Slices in order of their numbers, one file for each. `lies` are known of slices whose rows lie as they are."""
 
     paths: tuple[Path, ...]
     shape: Shape
     dtype: np.dtype[Any]
     grain: int
+    lies: tuple[Lie | None, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -41,8 +51,10 @@ class TiffSlices:
 
     def fill(self, band: Array, first: int, top: int, left: int) -> None:
         """Read into `band`; every file is opened anew, as 65 open files a stack are too many."""
-        for path, rows in zip(self.paths[first : first + len(band)], band, strict=True):
-            _fill(path, rows, top, left, self.shape)
+        last = first + len(band)
+        for path, rows, lie in zip(self.paths[first:last], band, self.lies[first:last], strict=True):
+            if lie is None or not _copy_known(path, rows, top, left, self.shape[1], lie):
+                _fill(path, rows, top, left, self.shape)
 
 
 # --- headers ------------------------------------------------------------------------------------------------
@@ -59,12 +71,14 @@ def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
         return None, [Problem(what)]
     found = [*_find_gaps(numbered), *_find_twins(numbered)]
     stack: TiffSlices | None = None
+    lies = []
     for _, path in numbered:
         try:
-            shape, dtype, grain = _read_facts(path)
+            shape, dtype, grain, lie = _read_facts(path)
         except ValueError as error:
             found.append(Problem(str(error), path.name))
             continue
+        lies.append(lie)
         if stack is None:
             stack = TiffSlices(tuple(path for _, path in numbered), shape, dtype, grain)
             model = path.name
@@ -74,7 +88,7 @@ def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
                 "all slices of a stack are alike; copy it again from the same scan"
             )
             found.append(Problem(what, path.name))
-    return stack, found
+    return (replace(stack, lies=tuple(lies)) if stack else None), found
 
 
 def _list_slices(folder: Path) -> list[tuple[int, Path]]:
@@ -102,13 +116,16 @@ def _find_twins(numbered: list[tuple[int, Path]]) -> Iterator[Problem]:
             yield Problem(f"slice {after} is there twice, as {kept.name} too: remove one of them", twin.name)
 
 
-def _read_facts(path: Path) -> tuple[Shape, np.dtype[Any], int]:
-    """Shape, type and grain from the header; ValueError says why the slice cannot be used."""
+def _read_facts(path: Path) -> tuple[Shape, np.dtype[Any], int, Lie | None]:
+    """Shape, type, grain and lie from the header; ValueError says why the slice cannot be used."""
     with _opened(path) as (file, page):
         _refuse_kind(file, page)
-        _refuse_truncated(page, path.stat().st_size)
-        grain = 1 if _is_plain(page) else _segment_shape(page)[0]
-        return (page.imagelength, page.imagewidth), _dtype_of(page), grain
+        status = path.stat()
+        _refuse_truncated(page, status.st_size)
+        plain = _is_plain(page)
+        known = plain and _is_native(file) and _lies_whole(page)
+        lie = Lie(int(page.dataoffsets[0]), status.st_size, status.st_mtime_ns) if known else None
+        return (page.imagelength, page.imagewidth), _dtype_of(page), 1 if plain else _segment_shape(page)[0], lie
 
 
 @contextmanager
@@ -199,6 +216,33 @@ def _is_plain(page: tifffile.TiffPage) -> bool:
     return page.compression == _UNCOMPRESSED and page.predictor == 1 and page.fillorder == 1 and not page.is_tiled
 
 
+def _is_native(file: tifffile.TiffFile) -> bool:
+    return file.byteorder == ("<" if np.little_endian else ">")
+
+
+def _lies_whole(page: tifffile.TiffPage) -> bool:
+    """Whether strip follows strip without gaps."""
+    size = _segment_shape(page)[0] * page.imagewidth * _dtype_of(page).itemsize
+    return bool(np.all(np.diff(np.array(page.dataoffsets, np.int64)) == size))
+
+
+def _copy_known(path: Path, rows: Array, top: int, left: int, width: int, lie: Lie) -> bool:
+    """Read without looking at the header again; false where the file is another now, or cannot be read."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            status = os.fstat(stream.fileno())
+            if (status.st_size, status.st_mtime_ns) != (lie.size, lie.time):
+                return False
+            place = lie.offset + (top * width + left) * rows.itemsize
+            step = len(rows) if rows.shape[1] == width else 1
+            for row in range(0, len(rows), step):
+                stream.seek(place + row * width * rows.itemsize)
+                _read_into(stream, rows[row : row + step])
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _fill(path: Path, rows: Array, top: int, left: int, shape: Shape) -> None:
     """Read the part of a slice that begins at this pixel."""
     try:
@@ -207,7 +251,7 @@ def _fill(path: Path, rows: Array, top: int, left: int, shape: Shape) -> None:
                 raise _UnusableError("changed since the stack was opened: open it again")
             if _is_plain(page):
                 _copy_rows(path, page, rows, top, left)
-                if file.byteorder != ("<" if np.little_endian else ">"):
+                if not _is_native(file):
                     rows.byteswap(inplace=True)
             else:
                 _decode_rows(file, page, rows, top, left)
@@ -220,7 +264,7 @@ def _copy_rows(path: Path, page: tifffile.TiffPage, rows: Array, top: int, left:
     height, bottom = _segment_shape(page)[0], top + len(rows)
     offsets = page.dataoffsets
     width = page.imagewidth * rows.itemsize
-    if np.all(np.diff(np.array(offsets, np.int64)) == height * width):  # strip follows strip: one read for all
+    if _lies_whole(page):  # one read for all
         height = page.imagelength
     whole = rows.shape[1] == page.imagewidth
     with path.open("rb", buffering=0) as stream:

@@ -40,7 +40,7 @@ def test_a_sound_folder_has_no_problems(folder: Path) -> None:
     assert inventory.problems == ()
     facts = [inventory.facts[kind] for kind in ("authentic", "forged", "test")]
     assert facts == ["3 images", "2 images", "2 images"]
-    assert inventory.facts["instances in an image"] == "1: 2"
+    assert inventory.facts["instances in an image"] == "1: 1, 2: 1"
 
 
 def test_test_images_are_read(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_reading_06_pairs_are_sorted_positive_disjoint_and_inside():
 
 
 def test_reading_07_nothing_is_predicted_outside_the_mask(tmp_path):
-    handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=96, settings={})
+    handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=256, settings={})
     (case,) = data.read_cases(tmp_path, "test")
     answer = decode(recipe.RECIPE.prepare(Context())(case), case.shape, order="rows")
     assert answer.any()

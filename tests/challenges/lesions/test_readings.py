@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oracles import lesions as oracle
 
 import handlens
-from handlens.challenges.lesions import contract, data, judge, score
+from handlens.challenges.lesions import contract, data, judge, options, score
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
 from handlens.images import write_png
@@ -187,7 +187,7 @@ def test_reading_13_pixels_are_fed_from_0_to_1_or_as_bytes(tmp_path):
         picture = contract.image_input(tmp_path / "a.png", top=contract.PIXEL_RANGES[name])
         assert picture.dtype == np.float32
         assert picture[:, 7, 9] == pytest.approx(values)
-    (pixels,) = (option for option in score.OPTIONS if option.name == "pixels")
+    (pixels,) = (option for option in options.OPTIONS if option.name == "pixels")
     assert (pixels.choices, pixels.default) == (tuple(contract.PIXEL_RANGES), "0-1")
 
 

@@ -1,191 +1,175 @@
-from __future__ import annotations
+"""Solving lesions with a trained model: folders with and without a table, one photograph, and what is left beside."""
 
-import csv
-from collections import Counter
-from dataclasses import replace
-from pathlib import Path
+import json
+import shutil
 
 import numpy as np
+import onnx_models
 import pytest
-from PIL import Image
+from click.testing import CliRunner
 
+from handlens import pipeline, registry
 from handlens.challenges.lesions import recipe
-from handlens.challenges.lesions.recipe import RECIPE
-from handlens.challenges.lesions.sample import write_sample
-from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
-from handlens.errors import ModelError
-from handlens.images import write_png
-from handlens.types import Case, Context, Model, Truth
+from handlens.challenges.lesions.recipe import ANSWERS, NO_DIAGNOSIS, RECIPE, describe
+from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.cli import cli
+from handlens.errors import HandlensError, ModelError
+from handlens.types import Case, Context
 
-CLASSES = TAXONOMIES["ten"].classes
-
-
-def prepare(train: Truth | None, taxonomy: str = "ten") -> Model:
-    return RECIPE.prepare(Context({"taxonomy": taxonomy}, lambda: train))
+LESIONS = registry.challenge("lesions")
+TAKES = "float[n, 3, 512, 512] image, float[n, 3] demographics"
+GIVES = "float[n, classes] probability"
 
 
-def truth_of(cases: list[Case], labels: list[str]) -> Truth:
-    known = {case.id: label for case, label in zip(cases, labels, strict=True)}
-    return Truth(tuple(cases), lambda case: known[case.id])
-
-
-def read_part(folder: Path) -> tuple[list[Case], list[str]]:
-    """Cases and labels of one part of a sample."""
-    with (folder / "labels.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    cases = [
-        Case(
-            row["filename"],
-            folder / "images" / row["filename"],
-            group=row["lesion_id"],
-            details={
-                "age": float(row["Age"]) if row["Age"] else None,
-                "gender": row["Gender"] or None,
-                "location": LOCATIONS.index(row["Location"]) + 1 if row["Location"] else None,
-            },
-        )
-        for row in rows
-    ]
-    return cases, [row.get("label", "") for row in rows]
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lesions")
-    write_sample(folder, seed=3, cases=30, size=72, settings={})
+def write_model(folder, taxonomy="ten", steps=None):
+    """Class 0 for the dark, more of class 1 the older, of class 2 for men, of the last class for the torso."""
+    count = len(TAXONOMIES[taxonomy].classes)
+    table = np.zeros((3, count), np.float32)
+    table[0, 1], table[1, 2], table[2, -1] = 0.01, 0.5, 0.1
+    values = ", ".join(map(str, table.ravel().tolist()))
+    steps = (
+        steps
+        or """
+        light = ReduceMean<keepdims = 0>(image, axes)
+        dark = Sub(one, light)
+        column = Unsqueeze(dark, last)
+        first = Mul(column, unit)
+        facts = MatMul(demographics, table)
+        logits = Add(first, facts)
+        probability = Softmax<axis = 1>(logits)
+    """
+    )
+    unit = ", ".join(["1.0", *["0.0"] * (count - 1)])
+    constants = (
+        f"int64[3] axes = {{1, 2, 3}}, int64[1] last = {{1}}, float one = {{1.0}}, "
+        f"float[1, {count}] unit = {{{unit}}}, float[3, {count}] table = {{{values}}}"
+    )
+    onnx_models.save(folder, steps, takes=TAKES, gives=GIVES, constants=constants)
+    (folder / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": taxonomy}}))
     return folder
 
 
-def pictures(folder: Path, count: int, *, seed: int = 0) -> list[Case]:
-    """Photographs of nothing: every one its own colours, two to a lesion."""
-    cases = []
-    for index in range(count):
-        rng = np.random.default_rng([seed, index // 2])
-        path = folder / f"{index}.png"
-        write_png(path, np.repeat(np.repeat(rng.integers(0, 256, (8, 8, 3), np.uint8), 4, 0), 4, 1))
-        cases.append(Case(path.name, path, group=f"lesion {index // 2}"))
-    return cases
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lesions") / "data"
+    pipeline.sample(LESIONS, folder, seed=1, cases=3, size=64)
+    return folder
 
 
-def sound(answer: np.ndarray, classes: int = 10) -> bool:
-    return (
-        answer.shape == (classes,)
-        and answer.dtype == np.float64
-        and bool((answer > 0).all() and (answer <= 1).all())
-        and abs(answer.sum() - 1) < 1e-9
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+def prepare(model, **options):
+    return RECIPE.prepare(Context(LESIONS.settings(**options), model=model))
+
+
+def test_a_case_is_answered_with_probabilities(data, model):
+    case = LESIONS.read_cases(data, "test")[0]
+    row = prepare(model)(case)
+    assert (row.dtype, row.shape) == (np.float64, (10,))
+    assert row.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_facts_of_the_command_stand_in_where_the_table_has_none(data, model):
+    path = LESIONS.read_cases(data, "test")[0].path
+    nobody = Case("a", path, details={"age": None, "gender": None, "location": None})
+    young = Case("a", path, details={"age": 20.0, "gender": None, "location": None})
+    told = prepare(model, age=90, gender="m", site="torso")
+    assert told(nobody)[1] > prepare(model)(nobody)[1]
+    assert told(nobody)[2] > prepare(model)(nobody)[2]
+    assert told(young)[1] < told(nobody)[1]  # her own age counts
+    assert np.allclose(
+        told(nobody), prepare(model)(Case("a", path, details={"age": 90.0, "gender": "m", "location": 7}))
+    )
+    with pytest.raises(HandlensError, match="age is 121; expected 0 to 120"):
+        prepare(model, age=121)
+
+
+def run(*args):
+    return CliRunner().invoke(cli, list(map(str, args)))
+
+
+def test_one_photograph(data, model, tmp_path):
+    path = LESIONS.read_cases(data, "test")[0].path
+    args = ("--age", 70, "--gender", "m", "--site", "head")
+    done = run("predict", model, path, "-o", tmp_path / "out", *args)
+    assert done.exit_code == 0, done.exception
+    assert NO_DIAGNOSIS in done.stderr
+    page = json.loads((tmp_path / "out" / ANSWERS).read_text())
+    (answer,) = page["answers"]
+    assert page["note"] == NO_DIAGNOSIS
+    assert page["classes"]["MEL"] == "melanoma"
+    assert f"{path.name}: {answer['name']} ({answer['class']}), risk group {answer['risk_group']}" in done.stderr
+    header, row = (line.split(",") for line in (tmp_path / "out" / "submission.csv").read_text().splitlines())
+    assert row[0] == path.name == answer["photograph"]
+    assert dict(zip(header[1:], map(float, row[1:]), strict=True)) == answer["probabilities"]
+
+
+def test_a_folder_of_photographs_alone(data, model, tmp_path):
+    shutil.copytree(data / "test" / "images", tmp_path / "photographs")
+    solved = pipeline.solve(LESIONS, tmp_path / "photographs", tmp_path / "out", model=model)
+    assert (solved.cases, solved.score) == (3, None)
+    answers = json.loads((tmp_path / "out" / ANSWERS).read_text())["answers"]
+    assert [answer["photograph"] for answer in answers] == sorted(
+        path.name for path in (tmp_path / "photographs").iterdir()
     )
 
 
-def test_it_does_better_than_the_commonest_class(sample: Path) -> None:
-    cases, labels = read_part(sample / "train")
-    model = prepare(truth_of(cases, labels))
-    with (sample / "truth" / "labels.csv").open(newline="") as stream:
-        truth = {row["filename"]: row["label"] for row in csv.DictReader(stream)}
-    asked, _ = read_part(sample / "test")
-    answers = [model(case) for case in asked]
-    assert all(sound(answer) for answer in answers)
-    right = np.mean(
-        [CLASSES[int(answer.argmax())] == truth[case.id] for case, answer in zip(asked, answers, strict=True)]
-    )
-    commonest = Counter(labels).most_common(1)[0][0]
-    assert right > 1.5 * np.mean([label == commonest for label in truth.values()])
+def test_a_folder_with_a_table_is_scored(data, model, tmp_path):
+    solved = pipeline.solve(LESIONS, data, tmp_path / "out", model=model)
+    assert solved.score is not None
+    assert NO_DIAGNOSIS in solved.notes
 
 
-def test_a_training_case_is_not_answered_by_what_its_lesion_taught(tmp_path: Path) -> None:
-    cases = pictures(tmp_path, 80)
-    lots = np.random.default_rng(1).choice(["NV", "MEL"], 40)
-    labels = [str(lots[index // 2]) for index in range(80)]
-    model = prepare(truth_of(cases, labels))
-
-    def share_right(asked: list[Case]) -> float:
-        said = [CLASSES[int(model(case).argmax())] for case in asked]
-        return float(np.mean([one == other for one, other in zip(said, labels, strict=True)]))
-
-    assert share_right(cases) < 0.75  # labels by lot cannot be foretold
-    assert share_right([replace(case, id=f"copy {case.id}", group=f"copy {case.id}") for case in cases]) > 0.9
+def test_risk_groups_sum_up_their_classes():
+    page = describe(np.array([0.05, 0.2, 0.1, 0.1, 0.05, 0, 0.1, 0, 0.4, 0]), TAXONOMIES["ten"])
+    assert (page["class"], page["name"], page["risk_group"]) == ("MEL", "melanoma", "malignant")
+    assert page["risk_groups"] == pytest.approx({"malignant": 0.7, "medium": 0.15, "benign": 0.15})
 
 
-def test_the_same_training_gives_the_same_answers_in_any_order(tmp_path: Path) -> None:
-    cases = pictures(tmp_path, 24)
-    labels = [CLASSES[index // 2 % 3] for index in range(24)]
-    first = prepare(truth_of(cases, labels))
-    again = prepare(truth_of(cases, labels))
-    turned = prepare(truth_of(cases[::-1], labels[::-1]))
-    for case in cases:
-        np.testing.assert_array_equal(first(case), again(case))
-        np.testing.assert_allclose(first(case), turned(case), atol=1e-3)
+def test_the_shipped_model_is_used_where_it_knows_the_classes(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "SHIPPED", write_model(tmp_path / "shipped"))
+    assert RECIPE.learned
+    assert isinstance(prepare(None), recipe.Network)
+    with pytest.raises(ModelError, match="no labelled photographs to learn from"):  # the fallback of eleven classes
+        prepare(None, taxonomy="eleven")
+    monkeypatch.setattr(recipe, "SHIPPED", tmp_path / "none")
+    assert not RECIPE.learned
+    with pytest.raises(ModelError, match="no labelled photographs to learn from"):
+        prepare(None)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-@pytest.mark.parametrize("classes", [1, 2])
-def test_few_cases_are_enough_for_an_answer(tmp_path: Path, count: int, classes: int) -> None:
-    cases = pictures(tmp_path, count)
-    model = prepare(truth_of(cases, [CLASSES[index % classes] for index in range(count)]))
-    assert all(sound(model(case)) for case in cases)
-    assert sound(model(replace(cases[0], id="new", group="new")))
+def test_the_fallback_is_told_facts_too(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "SHIPPED", tmp_path / "none")
+    truth = LESIONS.open_truth(data, LESIONS.settings())
+    told = RECIPE.prepare(Context(LESIONS.settings(age=90, gender="m"), lambda: truth))
+    plain = RECIPE.prepare(Context(LESIONS.settings(), lambda: truth))
+    path = LESIONS.read_cases(data, "test")[0].path
+    nobody = Case("new", path, group="new", details={"age": None, "gender": None, "location": None})
+    assert np.abs(told(nobody) - plain(nobody)).max() > 1e-6
 
 
-def test_a_class_never_seen_is_unlikely_but_not_impossible(tmp_path: Path) -> None:
-    cases = pictures(tmp_path, 12)
-    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
-    answer = model(replace(cases[0], id="new", group="new"))
-    assert 0 < answer[CLASSES.index("DF")] < 0.01
+def test_a_model_of_other_classes_is_refused(tmp_path):
+    eleven = write_model(tmp_path / "eleven", "eleven")
+    with pytest.raises(ModelError, match="this model knows the eleven classes: say --taxonomy eleven"):
+        prepare(eleven)
+    (eleven / "plan.json").write_text(json.dumps({"challenge": "lesions"}))
+    with pytest.raises(ModelError, match="does not say which classes the model knows"):
+        prepare(eleven)
 
 
-ODD = {
-    "one pixel": np.zeros((1, 1, 3), np.uint8),
-    "one row": np.full((1, 90, 3), 255, np.uint8),
-    "one column": np.arange(90, dtype=np.uint8)[:, None],
-    "flat": np.full((40, 50, 3), 128, np.uint8),
-    "grey": np.arange(2500, dtype=np.uint8).reshape(50, 50),
-    "16 bits": np.arange(3000, dtype=np.uint16).reshape(50, 60) * 20,
-    "alpha": np.arange(50 * 50 * 4, dtype=np.uint8).reshape(50, 50, 4),
-}
-
-
-@pytest.mark.parametrize("kind", ODD)
-def test_odd_pictures_get_an_answer(tmp_path: Path, kind: str) -> None:
-    cases = pictures(tmp_path, 12)
-    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL"] * 3))
-    path = tmp_path / "odd.png"
-    Image.fromarray(ODD[kind]).save(path)
-    assert sound(model(Case("odd.png", path, details={"age": None, "gender": None, "location": None})))
-    assert sound(prepare(truth_of([Case("odd.png", path)], ["NV"]))(cases[0]))
-
-
-def test_demographics_change_the_answer(sample: Path) -> None:
-    cases, labels = read_part(sample / "train")
-    model = prepare(truth_of(cases, labels))
-    young = replace(cases[0], id="new", group="new", details={"age": 20.0, "gender": "f", "location": 6})
-    old = replace(young, details={"age": 85.0, "gender": "m", "location": 5})
-    assert model(old)[CLASSES.index("SCC")] > model(young)[CLASSES.index("SCC")]
-
-
-def test_a_photograph_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = pictures(tmp_path, 6)
-    read: Counter[Path] = Counter()
-
-    def counted(path: Path) -> np.ndarray:
-        read[path] += 1
-        return original(path)
-
-    original = recipe.read_rgb
-    monkeypatch.setattr(recipe, "read_rgb", counted)
-    model = prepare(truth_of(cases, ["NV", "NV", "MEL", "MEL", "NV", "NV"]))
-    for case in [*cases, *cases]:
-        model(case)
-    assert set(read.values()) == {1}
-
-
-def test_the_later_edition_has_eleven_answers(tmp_path: Path) -> None:
-    cases = pictures(tmp_path, 8)
-    model = prepare(truth_of(cases, ["INF", "INF", "BKL", "BKL"] * 2), taxonomy="eleven")
-    assert sound(model(cases[0]), classes=11)
-
-
-def test_without_labels_it_says_what_to_do(tmp_path: Path) -> None:
-    for train in (None, Truth((), lambda case: "")):
-        with pytest.raises(ModelError, match=r"no labelled photographs to learn from: put them"):
-            prepare(train)
-    with pytest.raises(ModelError, match="'XX' is not one of AK, BCC"):
-        prepare(truth_of(pictures(tmp_path, 1), ["XX"]))
+def test_answers_that_are_no_probabilities_are_refused(data, tmp_path):
+    case = LESIONS.read_cases(data, "test")[0]
+    for name, steps in {
+        "sum": "facts = MatMul(demographics, table)\nprobability = Sigmoid(facts)",
+        "nan": "facts = MatMul(demographics, table)\nhuge = Exp(image)\nsum = ReduceSum<keepdims = 0>(huge, axes)\n"
+        "column = Unsqueeze(sum, last)\nzero = Sub(column, column)\nodd = Div(zero, zero)\nprobability = Add(facts, odd)",
+    }.items():
+        with pytest.raises(ModelError, match="numbers that are no probabilities"):
+            prepare(write_model(tmp_path / name, steps=steps))(case)
+    wrong = write_model(tmp_path / "wrong", "eleven")
+    (wrong / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": "ten"}}))
+    with pytest.raises(ModelError, match="gives 11 probabilities; the ten classes need 10"):
+        prepare(wrong)(case)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.ink import data, options, score
-from handlens.later import recipe_of, sample_of
+from handlens.later import recipe_of, sample_of, train_of
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
@@ -23,4 +23,5 @@ CHALLENGE = Challenge(
     empty=score.empty,
     recipe=recipe_of(__name__),
     options=options.OPTIONS,
+    train=train_of(__name__),
 )

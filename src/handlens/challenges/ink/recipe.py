@@ -1,322 +1,167 @@
-"""How ink is found without a network: grey and texture in layers that follow the sheet's surface, pooled coarsely.
+"""How ink is found: the shipped network, or one that `handlens train ink` made, over the flattened sheet.
 
-Ink is hardly denser than papyrus, but it lies on the surface, stands a little above it and is crackled: there the
-texture has no direction, while fibres have one. The stack is streamed once and reduced to blocks of pixels; depth,
-smoothing and the choice of a threshold happen on the blocks of the whole fragment, so the answer does not depend on
-how the stack was cut into bands.
+Where no model lies in the package, the plain solver answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from handlens import volumes
-from handlens.challenges.ink.data import MASK, VOLUME
-from handlens.challenges.ink.score import BETA, ORDER
-from handlens.errors import DataError
-from handlens.images import read_mask, shown
-from handlens.metrics import Counts, fbeta
-from handlens.runs import Runs, decode, encode
-from handlens.types import Case, Context, Shape, Truth
+from handlens.challenges.ink.kept import FOLDER, Bands
+from handlens.challenges.ink.maps import Decision, find_ink, write_map
+from handlens.challenges.ink.plain import PooledStatistics
+from handlens.challenges.ink.predict import STRIDE, TILING, Effort, Map, predict
+from handlens.challenges.ink.window import Bytes, Surface, Window, find_surface, open_fragment
+from handlens.errors import ModelError
+from handlens.models import MODEL, PLAN, Session, is_model, read_plan
+from handlens.runfolder import fingerprint
+from handlens.runs import Runs
+from handlens.types import Case, Context, Model
+from handlens.workers import usable_cores
 
-Map = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
-Side = Literal["first", "last"]
-SIDES: tuple[Side, ...] = ("last", "first")
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package, trained on made-up fragments alone."""
 
-KINDS = 3  # what is kept of a block of every slice: grey, texture across, texture down
+MOST_TURNS = 4
+
+Tell = Callable[[int, int, str], None]
+"""Told how many lines of tiles of a fragment are done, of how many, and words about it."""
+
+
+def be_quiet(_done: int, _total: int, _words: str, /) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What is learned, or fixed where nothing can be: how features become ink.
+class Network:
+    """The model: a window (layers, H, W) to probabilities of squares. It has one thread: tiles are shared by many."""
 
-    `weights` has one number for a kind and an offset, (KINDS, offsets). `side` is the end of the stack that the
-    written surface looks to; `smooth` is in blocks; the `quantile` of the score, inside the mask, is where ink begins.
+    session: Session
+    layers: int
+
+    def __call__(self, window: Bytes, /) -> Map:
+        (answer,) = self.session(window=window[None])
+        expected = (1, window.shape[1] // STRIDE, window.shape[2] // STRIDE)
+        if answer.shape != expected:
+            raise ModelError(f"{self.session.path}: answers {answer.shape}; expected {expected}: train again")
+        if not 0 <= float(answer.min()) <= float(answer.max()) <= 1:  # not a number fails too
+            raise ModelError(f"{self.session.path}: answers with numbers outside of 0 to 1: train again")
+        return np.asarray(answer[0], np.float32)
+
+
+def open_network(folder: Path, window: Window) -> Network:
+    """`model.onnx`: `window` uint8 (N, layers, H, W) to `probability` float32 (N, H / 4, W / 4)."""
+    session = Session(folder / MODEL, threads=1)
+    session.demand({"window": ("tensor(uint8)", 4)}, {"probability": ("tensor(float)", 3)})
+    return Network(session, window.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Answers a fragment. Where `out` is a folder, finished lines are kept there until the answer is there.
+
+    A copy that is pickled for another process has one thread and tells nobody.
     """
 
-    weights: npt.NDArray[np.float64]
-    side: Side
-    smooth: float
-    quantile: float
+    network: Network
+    window: Window
+    decision: Decision
+    effort: Effort
+    key: str
+    out: Path | None = None
+    form: str | None = None
+    tell: Tell = be_quiet
 
-
-@dataclass(frozen=True, slots=True)
-class PooledStatistics:
-    """Statistics pooled over depth, a linear combination, and a quantile."""
-
-    offsets: tuple[float, ...] = (-4, -2, -1, 0, 1, 2, 3)
-    """Heights above the surface at which features are taken, in slices of a stack of 24; negative is in the sheet."""
-    default: tuple[tuple[float, ...], ...] = ((0, 0, 0, 0, 0.5, 0.5, 0.5), (0, 0, 0, 0, 1, 1, 1), (0, 0, 0, 0, 1, 1, 1))
-    """Weights without training: ink is where something stands above the surface and has texture in both directions."""
-    side: Side = "last"
-    """Where the written surface looks to without training: in the published scans, to the end of the stack."""
-    smooth: float = 3.0
-    """Deviation of the smoothing in blocks without training: about half a pen stroke."""
-    smoothings: tuple[float, ...] = (1.0, 2.0, 3.0, 4.5)
-    """Smoothings to choose from in training."""
-    quantile: float = 0.9
-    """Share of the mask without ink where nothing is learned: labels cover 17 percent, but false ink costs more."""
-    quantiles: tuple[float, ...] = (0.75, 0.8, 0.84, 0.87, 0.9, 0.92, 0.94, 0.96)
-    """Shares to choose from in training."""
-    ridge: float = 1e-2
-    """Pull of the weights towards zero, as a share of the data's own strength: features are strongly alike."""
-    smallest: int = 12
-    """Blocks in the smallest spot of ink that is answered: less is noise, and false ink costs most in F0.5."""
-    band: int = 512
-    """Rows of a slice in memory at once: a few hundred megabytes for the widest real fragment."""
-
-    def prepare(self, context: Context, /) -> InkModel:
-        """Learn from labelled fragments; a training fragment is answered with what the others taught."""
-        train = context.training()
-        fixed = Choice(np.array(self.default, np.float64), self.side, self.smooth, self.quantile)
-        lessons = [self._study(case, train) for case in train.cases] if train else []
-        groups = sorted({lesson.group for lesson in lessons})
-        learned = self._learn(lessons, ["", *groups], fixed)
-        return InkModel(self, learned[""], {group: learned[group] for group in groups})
-
-    def _study(self, case: Case, train: Truth) -> Lesson:
-        reduced = reduce_fragment(case.path, band=self.band)
-        label = decode(train.read(case), reduced.shape, order=ORDER)
-        layers = {side: take_layers(reduced, side, self.offsets) for side in SIDES}
-        return Lesson(_group(case), layers, reduced.inside, _to_blocks(label, reduced.block))
-
-    def _learn(self, lessons: Sequence[Lesson], absent: Sequence[str], fixed: Choice) -> dict[str, Choice]:
-        """For every group that is left out ("" for none), the side, smoothing, weights and quantile of the best F0.5.
-
-        The fixed ones where no lesson with ink is left.
-        """
-        best = dict.fromkeys(absent, (-1.0, fixed))
-        for side, smooth in product(SIDES, self.smoothings) if lessons else ():
-            features = [pool(lesson.layers[side], lesson.inside, smooth) for lesson in lessons]
-            for group in absent:
-                kept = [pair for pair in zip(features, lessons, strict=True) if pair[1].group != group]
-                if not any(lesson.ink.any() for _, lesson in kept):
-                    continue
-                weights = _fit(kept, self.ridge).reshape(KINDS, len(self.offsets))
-                for quantile in self.quantiles:
-                    choice = Choice(weights, side, smooth, quantile)
-                    value = float(np.mean([_rate(feature, lesson, choice) for feature, lesson in kept]))
-                    best[group] = max(best[group], (value, choice), key=lambda found: found[0])
-        return {group: choice for group, (_, choice) in best.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class InkModel:
-    """Answers a fragment; `without` says what to use for a training fragment's group: nothing it taught itself."""
-
-    recipe: PooledStatistics
-    choice: Choice
-    without: Mapping[str, Choice]
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        plain = replace(self, tell=be_quiet, effort=Effort(self.effort.turns, 1, self.effort.rows, _tell_nobody))
+        return Looking, tuple(getattr(plain, each.name) for each in fields(plain))
 
     def __call__(self, case: Case, /) -> Runs:
-        choice = self.without.get(_group(case), self.choice)
-        reduced = reduce_fragment(case.path, band=self.recipe.band)
-        features = pool(take_layers(reduced, choice.side, self.recipe.offsets), reduced.inside, choice.smooth)
-        answer = _to_pixels(_combine(features, choice), reduced, choice.quantile, self.recipe.smallest)
-        return encode(answer, order=ORDER)
+        bands = self._bands(case)
+        surface = self._find_surface(case, bands)
+        effort = replace(self.effort, tell=lambda done, total: self.tell(done, total, f"fragment {case.id}"))
+        coarse = predict(surface, self.network, effort, bands)
+        if self.form and self.out is not None:
+            write_map(self.out, case.id, self.form, coarse, surface.mask)
+        ink = find_ink(coarse, surface.mask, self.decision)
+        if bands is not None:
+            bands.remove()
+        return ink
+
+    def _find_surface(self, case: Case, bands: Bands | None) -> Surface:
+        stack, mask = open_fragment(case.path, cache=bands.folder if bands else None)
+        known = bands.load_sheet() if bands else None
+        if known is not None:
+            return Surface(stack, mask, known, self.window)
+        surface = find_surface(stack, mask, self.window)
+        if bands is not None:
+            bands.save_sheet(surface.depths)
+        return surface
+
+    def _bands(self, case: Case) -> Bands | None:
+        if self.out is None:
+            return None
+        words = [self.key, str(self.effort.turns), repr(self.window), repr(TILING)]
+        return Bands(self.out / FOLDER / case.id, fingerprint(words, case.path, without=self.out)).open()
 
 
-RECIPE = PooledStatistics()
-
-
-# --- from pixels to blocks ---------------------------------------------------------------------------------------
+def _tell_nobody(_done: int, _total: int) -> None:
+    """What a copy in another process does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
-    """A fragment in blocks: grey, texture across and down as (KINDS, slices, rows, columns), and the full-size mask.
+class LearnedRecipe:
+    """A trained network over the flattened sheet.
 
-    `inside` is True for blocks that lie wholly, and not at the edge, in the mask.
+    turns      quarter turns of each tile whose answers are averaged; None for as many as the model was judged with
+    threads    None for one on each core
+    rows       rows that are read at a time; None for what fits
+    fallback   answers where there is no model at all
     """
 
-    shape: Shape
-    block: int
-    planes: Map
-    mask: Mask
-    inside: Mask
+    turns: int | None = None
+    threads: int | None = None
+    rows: int | None = None
+    fallback: PooledStatistics = field(default_factory=PooledStatistics)
+
+    @property
+    def learned(self) -> bool:
+        """Whether a model comes with the package."""
+        return is_model(SHIPPED)
+
+    def prepare(self, context: Context, /) -> Model:
+        """Open the named model, or the shipped one; without either the plain solver learns from the folder."""
+        if context.model is None and not self.learned:
+            if context.settings.get("probability"):
+                raise ModelError("no model here, and the plain solver makes no map: leave --probability out")
+            return self.fallback.prepare(context)
+        place = context.model or SHIPPED
+        plan = read_plan(place, challenge="ink")
+        window = Window.of(plan.page.get("fields"))
+        if window is None:
+            raise ModelError(f"{place / PLAN}: it does not say which layers the model looks at: train again")
+        judged = plan.number("turns", least=1, most=MOST_TURNS, default=MOST_TURNS)
+        turns = int(context.settings.get("turns") or self.turns or judged)
+        decision = Decision(
+            plan.number("threshold", least=0, most=1),
+            int(plan.number("smallest", least=0, most=10_000_000, default=0)),
+        )
+        return Looking(
+            network=open_network(place, window),
+            window=window,
+            decision=decision,
+            effort=Effort(turns, self.threads or usable_cores(), self.rows, _tell_nobody),
+            key=hashlib.sha256((place / MODEL).read_bytes()).hexdigest(),
+            out=context.out,
+            form=context.settings.get("probability"),
+            tell=context.tell,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A labelled fragment: its features on either side, its blocks inside the mask, and the share of ink in each."""
-
-    group: str
-    layers: Mapping[Side, Map]
-    inside: Mask
-    ink: Map
-
-
-def _group(case: Case) -> str:
-    return case.group or case.id
-
-
-def reduce_fragment(folder: Path, *, band: int) -> Reduced:
-    """Stream a fragment's stack, slice by slice and band by band, into block means."""
-    import cv2
-
-    stack = volumes.open_stack(folder / VOLUME)
-    mask = _read_mask(folder / MASK, stack.shape)
-    block = int(np.clip(round(min(stack.shape) / 128), 1, 16))
-    rows, columns = (-(-side // block) for side in stack.shape)
-    planes = np.empty((KINDS, stack.depth, rows, columns), np.float32)
-    step = max(1, band // block) * block
-    for number in range(stack.depth):
-        for top in range(0, stack.shape[0], step):
-            bottom = min(top + step, stack.shape[0])
-            part = slice(top // block, -(-bottom // block))
-            for kind, values in enumerate(_measure(stack, number, top, bottom)):
-                planes[kind, number, part] = _to_blocks(values, block)
-    whole = (_to_blocks(mask, block) > 0.999).astype(np.uint8)
-    inside = cv2.erode(whole, np.ones((3, 3), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=1).astype(bool)
-    return Reduced(stack.shape, block, planes, mask, inside if inside.any() else np.ones_like(inside))
-
-
-def _read_mask(path: Path, shape: Shape) -> Mask:
-    """Where papyrus is; everywhere when the file is absent or says nowhere."""
-    if not path.is_file():
-        return np.ones(shape, bool)
-    mask = read_mask(path)
-    if mask.shape != shape:
-        raise DataError(f"{shown(mask.shape)}, but the slices are {shown(shape)}: they must be equal", file=path)
-    return mask if mask.any() else np.ones(shape, bool)
-
-
-def _measure(stack: volumes.Stack, number: int, top: int, bottom: int) -> tuple[Map, Map, Map]:
-    """Grey, and squared slopes across and down, of some rows of a slice. Three rows more are read on either side."""
-    import cv2
-
-    halo = 3  # rows: two for the blur, one for the slope
-    above, below = max(0, top - halo), min(stack.shape[0], bottom + halo)
-    rows = stack.read_band(above, below, number, number + 1)[0].astype(np.float32)
-    rows /= np.iinfo(stack.dtype).max
-    blurred = cv2.GaussianBlur(rows, (5, 5), 1, borderType=cv2.BORDER_REPLICATE)
-    framed = cv2.copyMakeBorder(blurred, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
-    across = (framed[1:-1, 2:] - framed[1:-1, :-2]) ** 2
-    down = (framed[2:, 1:-1] - framed[:-2, 1:-1]) ** 2
-    kept = slice(top - above, bottom - above)
-    return rows[kept], across[kept], down[kept]
-
-
-def _to_blocks(values: Any, block: int) -> Map:
-    """Means over squares; the last ones are filled up with the edge's values."""
-    import cv2
-
-    height, width = values.shape
-    down, right = -height % block, -width % block
-    framed = cv2.copyMakeBorder(np.asarray(values, np.float32), 0, down, 0, right, cv2.BORDER_REPLICATE)
-    size = (framed.shape[1] // block, framed.shape[0] // block)
-    return np.asarray(cv2.resize(framed, size, interpolation=cv2.INTER_AREA), np.float32)
-
-
-# --- from blocks to features -------------------------------------------------------------------------------------
-
-
-def take_layers(reduced: Reduced, side: Side, offsets: Sequence[float]) -> Map:
-    """Features at heights above the surface, (KINDS, offsets, rows, columns); textures as logarithms."""
-    planes = reduced.planes if side == "last" else reduced.planes[:, ::-1]
-    depth = planes.shape[1]
-    surface = _find_surface(planes[0], reduced.inside)
-    unit = max(1.0, depth / 24)  # thicker stacks are finer scans of the same sheet
-    layers = np.empty((KINDS, len(offsets), *surface.shape), np.float32)
-    for index, offset in enumerate(offsets):
-        height = np.clip(surface + offset * unit, 0, depth - 1)
-        lower = np.minimum(height.astype(np.intp), max(depth - 2, 0))
-        upper = np.minimum(lower + 1, depth - 1)
-        share = np.asarray(height - lower, np.float32)
-        for kind in range(KINDS):
-            below, above = (np.take_along_axis(planes[kind], at[None], axis=0)[0] for at in (lower, upper))
-            layers[kind, index] = below + share * (above - below)
-    for texture in layers[1:]:
-        floor = max(float(np.quantile(texture[:, reduced.inside], 0.1)), 1e-12)
-        np.log(texture + floor, out=texture)
-    return layers
-
-
-def _find_surface(grey: Map, inside: Mask) -> Map:
-    """The slice, with fractions, where going up the sheet ends: grey falls below half way from air to papyrus."""
-    smooth = np.stack([_smooth(plane, inside, 4.0) for plane in grey])
-    air = float(np.quantile(smooth[:, inside], 0.02))
-    densest = smooth.max(axis=0)
-    papyrus = float(np.quantile(densest[inside], 0.9))
-    middle = (np.maximum(densest, air + 0.6 * (papyrus - air)) + air) / 2  # in a hole nothing is dense
-    solid = smooth >= middle
-    last = np.where(solid.any(axis=0), len(grey) - 1 - np.argmax(solid[::-1], axis=0), 0)
-    after = np.minimum(last + 1, len(grey) - 1)
-    here, there = (np.take_along_axis(smooth, at[None], axis=0)[0] for at in (last, after))
-    fraction = np.clip((here - middle) / np.maximum(here - there, 1e-6), 0, 1)
-    return _smooth(np.asarray(last + fraction, np.float32), inside, 2.0)
-
-
-def pool(layers: Map, inside: Mask, smooth: float) -> Map:
-    """Smoothed features, each without its slow drift over the fragment and in units of its own deviation."""
-    features = np.empty_like(layers)
-    for target, layer in zip(features.reshape(-1, *inside.shape), layers.reshape(-1, *inside.shape), strict=True):
-        target[:] = _smooth(layer, inside, smooth) - _smooth(layer, inside, 16.0)
-        target /= max(float(target[inside].std()), 1e-6)
-    return features
-
-
-def _smooth(plane: Map, inside: Mask, deviation: float) -> Map:
-    """A Gaussian mean of the blocks inside only; where none is near, the mean of all of them."""
-    import cv2
-
-    weight = inside.astype(np.float32)
-    near = cv2.GaussianBlur(weight, (0, 0), deviation)
-    mean = float(plane[inside].mean())
-    total = cv2.GaussianBlur((plane - mean) * weight, (0, 0), deviation)
-    return np.asarray(total / np.maximum(near, 1e-3) + mean, np.float32)
-
-
-# --- from features to ink ----------------------------------------------------------------------------------------
-
-
-def _combine(features: Map, choice: Choice) -> Map:
-    return np.asarray(np.tensordot(choice.weights, features, axes=2), np.float32)
-
-
-def _fit(pairs: Sequence[tuple[Map, Lesson]], ridge: float) -> npt.NDArray[np.float64]:
-    """Least squares from features to the share of ink; every fragment counts the same, whatever its size."""
-    count = pairs[0][0].shape[0] * pairs[0][0].shape[1]
-    square, right = np.zeros((count, count)), np.zeros(count)
-    for feature, lesson in pairs:
-        inside = lesson.inside
-        rows = feature.reshape(count, *inside.shape)[:, inside].astype(np.float64)
-        ink = lesson.ink[inside].astype(np.float64)
-        square += rows @ rows.T / len(ink)
-        right += rows @ (ink - ink.mean()) / len(ink)
-    return np.linalg.solve(square + ridge * (np.trace(square) / count + 1e-9) * np.eye(count), right)
-
-
-def _rate(features: Map, lesson: Lesson, choice: Choice) -> float:
-    """F0.5, counted in blocks."""
-    inside = lesson.inside
-    score, ink = _combine(features, choice)[inside], lesson.ink[inside]
-    said = score > np.quantile(score, choice.quantile)
-    tp, area = int(ink[said].sum()), int(ink.sum())
-    return fbeta(Counts(tp, int(said.sum()) - tp, area - tp), beta=BETA, empty=0.0)
-
-
-def _to_pixels(score: Map, reduced: Reduced, quantile: float, smallest: int) -> Mask:
-    """Pixels of the mask above the quantile, small spots left out; the best pixel alone where nothing is left."""
-    import cv2
-
-    threshold = float(np.quantile(score[reduced.inside], quantile))
-    said = score > threshold
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(said.astype(np.uint8))
-    large = stats[:, cv2.CC_STAT_AREA] >= smallest
-    score = np.where(said & ~large[labels], np.float32(threshold), score)
-    block, (height, width) = reduced.block, reduced.shape
-    size = (score.shape[1] * block, score.shape[0] * block)
-    fine = np.asarray(cv2.resize(score, size, interpolation=cv2.INTER_LINEAR)[:height, :width])
-    answer: Mask = (fine > threshold) & reduced.mask
-    if not answer.any():
-        answer.flat[int(np.argmax(np.where(reduced.mask, fine, -np.inf)))] = True
-    return answer
+RECIPE = LearnedRecipe()

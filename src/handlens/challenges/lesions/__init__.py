@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from handlens.challenges.lesions import data, score
-from handlens.later import judge_of, recipe_of, sample_of
+from handlens.challenges.lesions import data, options, score
+from handlens.later import judge_of, recipe_of, sample_of, train_of
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
@@ -22,6 +22,7 @@ CHALLENGE = Challenge(
     perfect=score.perfect,
     empty=score.empty,
     recipe=recipe_of(__name__),
-    options=score.OPTIONS,
+    options=options.OPTIONS,
+    train=train_of(__name__),
     judge=judge_of(__name__),
 )

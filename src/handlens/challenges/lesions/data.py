@@ -16,7 +16,11 @@ from handlens.rows import Row, TableError, read_rows
 from handlens.types import Case, Inventory, Part, Settings, Truth
 
 FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")
-GROUP_COLUMNS = ("lesion_id", "patient_id", "group")
+GROUP_COLUMNS = ("patient_id", "lesion_id", "group")
+"""What photographs may have in common; the first that a row has counts: a person may have several lesions."""
+
+KIND_COLUMNS = ("image_type",)
+TONE_COLUMNS = ("skin_tone", "skin_tone_class", "fitzpatrick", "fitzpatrick_skin_type")
 MAX_AGE = 120
 SMALL_SIDE = 512
 """Shorter side that the contest asks for; smaller photographs are read all the same."""
@@ -47,7 +51,12 @@ class Record:
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The photographs of one part, in the order of its CSV; a folder of pictures without CSV is a test part."""
+    """The photographs of one part, in the order of its CSV.
+
+    A folder of pictures without CSV is a test part, and so is a single picture.
+    """
+    if folder.is_file():
+        return [_case(Record(0, {"filename": folder.name}), folder.parent)] if part == "test" else []
     root = _part_folder(folder, part)
     if root is None:
         return []
@@ -98,6 +107,18 @@ def inspect(folder: Path) -> Inventory:
     if not facts:
         problems.append(Problem("no labels.csv and no photographs here or under train/ or test/", file=str(folder)))
     return Inventory(facts, tuple(problems))
+
+
+def read_column(path: Path, names: Sequence[str]) -> dict[str, str]:
+    """What a labels file, or that of a folder, says in the first of these columns, by case; empty where it is not."""
+    csv = path if path.is_file() else find_csv(path) or find_csv(path / "train")
+    if csv is None:
+        return {}
+    found = {}
+    for record in read_records(csv):
+        if text := next((record.texts[name] for name in names if record.texts.get(name)), ""):
+            found[record.file] = text
+    return found
 
 
 def read_records(csv: Path) -> Iterator[Record]:

@@ -1,7 +1,11 @@
-"""How a lesion is named without a network: colour, outline and texture of the photograph, age, sex and site."""
+"""How a lesion is named: the shipped network, or one that `handlens train lesions` made, asked as the contest asks.
+
+Where no model lies in the package, colour, outline and texture answer, learned from the folder's own labels.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,279 +14,148 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
-from handlens.errors import ModelError
-from handlens.images import read_rgb
-from handlens.splits import fold_of
-from handlens.types import Case, Context, Model
+from handlens.challenges.lesions.contract import demographics_input, image_input
+from handlens.challenges.lesions.data import MAX_AGE
+from handlens.challenges.lesions.plain import PlainRecipe
+from handlens.challenges.lesions.score import SUM_TOLERANCE
+from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
+from handlens.errors import HandlensError, ModelError
+from handlens.files import write_text
+from handlens.models import MODEL, Session, is_model, read_plan
+from handlens.types import Answer, Case, Context, Model, Settings
+
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package."""
+
+ANSWERS = "answers.json"
+"""The probabilities again, with the names of classes and risk groups, beside the submission."""
+
+NO_DIAGNOSIS = (
+    "This is no diagnosis: it names what a picture looks most like. Show a lesion that worries you to a doctor."
+)
 
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-Pixels = npt.NDArray[np.float32]
-"""Lab colours, or one number for each pixel."""
-
-PERCENTILES = (5, 25, 50, 75, 95)
-LIGHTNESS_BINS = np.linspace(0, 100, 11)
-RED_BINS = np.linspace(-10, 50, 11)
-YELLOW_BINS = np.linspace(-30, 50, 11)
-"""Where skin and lesions lie in Lab; what lies outside counts to the outermost bin."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRecipe:
-    """Logistic regression on measured features, five folds apart by lesion.
+class Network:
+    """A model, what its answers must be, and facts that stand in where a case's own are unknown."""
 
-    side        photographs are measured at side x side pixels: enough for colours, outline and coarse texture
-    folds       a training case is answered by the one fold that did not see its lesion
-    penalty     weight of the squared coefficients against the mean loss per case; flat from 0.005 to 0.03
-    balance     power of the inverse class frequency in the loss: 0 favours accuracy, 1 the rare classes' F1; the
-                score, half of each, is best between 0.2 and 0.4
-    floor       probability shared by all classes, so that one never seen in training is unlikely, not impossible
-    rounds      most steps of the optimiser; it is nearly always done before
-    seed        which lesions go into which fold
-    """
-
-    side: int = 64
-    folds: int = 5
-    penalty: float = 1e-2
-    balance: float = 0.3
-    floor: float = 1e-3
-    rounds: int = 300
-    seed: int = 0
-
-    def prepare(self, context: Context, /) -> Model:
-        train = context.training()
-        if train is None or not train.cases:
-            raise ModelError(
-                "there are no labelled photographs to learn from: put them and their labels.csv under train/"
-            )
-        classes = TAXONOMIES[context.settings["taxonomy"]].classes
-        labels = np.array([_class_number(train.read(case), case, classes) for case in train.cases])
-        groups = [_group(case) for case in train.cases]
-        folds = min(self.folds, len(set(groups)))
-        numbers = fold_of(groups, folds=folds, seed=self.seed, strata=[classes[label] for label in labels])
-        measured: dict[Path, Floats] = {}
-        features = np.stack([_features(case, self.side, measured) for case in train.cases])
-        held = np.array(numbers)
-        apart = [held != fold for fold in range(folds)]
-        models = tuple(self._fit(features[seen], labels[seen], len(classes)) for seen in apart)
-        return _FoldModels(models, dict(zip(groups, numbers, strict=True)), self.side, measured)
-
-    def _fit(self, features: Floats, labels: npt.NDArray[np.int64], count: int) -> _Logistic:
-        """Coefficients of the classes that occur; without any case every one of `count` is as likely as the next."""
-        if not len(labels):
-            return _Logistic(np.zeros(1), np.ones(1), np.zeros((2, count)), np.arange(count), count, self.floor)
-        present, codes = np.unique(labels, return_inverse=True)
-        centre, scale = features.mean(axis=0), features.std(axis=0)
-        scale = np.where(scale > 1e-6, scale, 1.0)
-        weights = (len(codes) / np.bincount(codes))[codes] ** self.balance
-        table = _standardise(features, centre, scale)
-        coefficients = _minimise(table, codes, weights / weights.sum(), self.penalty, self.rounds)
-        return _Logistic(centre, scale, coefficients, present, count, self.floor)
-
-
-RECIPE = PlainRecipe()
-
-
-@dataclass(frozen=True, slots=True)
-class _Logistic:
-    """A fitted multinomial logistic regression; `present` are the classes it knows, of `count`."""
-
-    centre: Floats
-    scale: Floats
-    coefficients: Floats
-    present: npt.NDArray[np.int64]
-    count: int
-    floor: float
-
-    def __call__(self, features: Floats) -> Floats:
-        chances = np.full(self.count, self.floor / self.count)
-        row = _standardise(features[None, : len(self.centre)], self.centre, self.scale)
-        chances[self.present] += (1 - self.floor) * _softmax(row @ self.coefficients)[0]
-        chances /= chances.sum()
-        return chances
-
-
-@dataclass(frozen=True, slots=True)
-class _FoldModels:
-    """A case of a known group is answered by the fold's model that did not see it, others by the mean of all."""
-
-    models: Sequence[_Logistic]
-    fold_of_group: Mapping[str, int]
-    side: int
-    measured: dict[Path, Floats] = field(repr=False)
+    session: Session
+    taxonomy: Taxonomy
+    facts: Mapping[str, Any]
 
     def __call__(self, case: Case, /) -> Floats:
-        features = _features(case, self.side, self.measured)
-        fold = self.fold_of_group.get(_group(case))
-        if fold is not None:
-            return self.models[fold](features)
-        mean = np.mean([model(features) for model in self.models], axis=0)
-        return np.asarray(mean / mean.sum(), np.float64)
+        details = with_facts(case.details, self.facts)
+        image = image_input(case.path, top=1.0)
+        (rows,) = self.session(image=image[None], demographics=demographics_input(details)[None])
+        row = np.asarray(rows, np.float64).ravel()
+        total = float(row.sum())
+        if row.shape != (len(self.taxonomy.classes),):
+            what = f"gives {len(row)} probabilities; the {self.taxonomy.name} classes need {len(self.taxonomy.classes)}"
+            raise ModelError(f"{self.session.path}: {what}")
+        if not row.min() >= 0 or not abs(total - 1) <= SUM_TOLERANCE:  # not a number fails too
+            raise ModelError(f"{self.session.path}: answers {case.id} with numbers that are no probabilities")
+        return row / total
 
 
-def _group(case: Case) -> str:
-    return case.group or case.id
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A model that is told facts which a case lacks."""
+
+    model: Model
+    facts: Mapping[str, Any]
+
+    def __call__(self, case: Case, /) -> Answer:
+        details = with_facts(case.details, self.facts)
+        return self.model(Case(case.id, case.path, case.shape, case.group, details, case.fault))
 
 
-def _class_number(label: str, case: Case, classes: tuple[str, ...]) -> int:
-    if label not in classes:
-        raise ModelError(f"{case.id}: the label {label!r} is not one of {', '.join(classes)}")
-    return classes.index(label)
+@dataclass(frozen=True, slots=True)
+class LearnedRecipe:
+    """A trained network, one photograph at a time.
+
+    threads    None for one on each core
+    fallback   answers where there is no model at all
+    """
+
+    threads: int | None = None
+    fallback: PlainRecipe = field(default_factory=PlainRecipe)
+
+    @property
+    def learned(self) -> bool:
+        """Whether a model comes with the package."""
+        return is_model(SHIPPED)
+
+    def prepare(self, context: Context, /) -> Model:
+        """Open the named model, or the shipped one where it knows these classes; nothing is learned here."""
+        facts, name = told_facts(context.settings), context.settings["taxonomy"]
+        place = context.model or SHIPPED
+        known = _known_taxonomy(place) if context.model or self.learned else None
+        if context.model is None and known != name:
+            model = self.fallback.prepare(context)
+            return _Told(model, facts) if facts else model
+        if known != name:
+            raise ModelError(f"{place}: this model knows the {known} classes: say --taxonomy {known}")
+        session = Session(place / MODEL, threads=self.threads)
+        session.demand(
+            {"image": ("tensor(float)", 4), "demographics": ("tensor(float)", 2)},
+            {"probability": ("tensor(float)", 2)},
+        )
+        return Network(session, TAXONOMIES[name], facts)
+
+    def leave(self, out: Path, answers: Mapping[str, Floats], settings: Settings, /) -> Sequence[str]:
+        """Write `answers.json`; gives what a person should be told."""
+        taxonomy = TAXONOMIES[settings["taxonomy"]]
+        pages = [{"photograph": name, **describe(row, taxonomy)} for name, row in answers.items()]
+        page = {"note": NO_DIAGNOSIS, "classes": dict(zip(taxonomy.classes, taxonomy.names, strict=True))}
+        write_text(out / ANSWERS, json.dumps({**page, "answers": pages}, indent=1) + "\n")
+        said = [f"{page['photograph']}: {sentence(page)}" for page in pages] if len(pages) == 1 else []
+        return [*said, NO_DIAGNOSIS]
 
 
-def _features(case: Case, side: int, measured: dict[Path, Floats]) -> Floats:
-    """All that is measured about a case; a photograph is read once."""
-    if case.path not in measured:
-        measured[case.path] = photograph_features(read_rgb(case.path), side=side)
-    return np.concatenate([measured[case.path], demographic_features(case.details)])
+RECIPE = LearnedRecipe()
 
 
-def demographic_features(details: Mapping[str, Any]) -> Floats:
-    """Age as hinges (risk is not straight in age), sex and site as one-hots, each with a place for unknown."""
-    age, gender, location = (details.get(name) for name in ("age", "gender", "location"))
-    years = 55.0 if age is None else float(age)
-    hinges = [max(0.0, years - start) / 20 for start in (0, 20, 40, 60, 75)]
-    sexes = [gender == "m", gender == "f", gender not in ("m", "f")]
-    sites = [location == number + 1 for number in range(len(LOCATIONS))]
-    return np.array([*hinges, age is None, *sexes, *sites, not any(sites)], np.float64)
+def told_facts(settings: Settings) -> dict[str, Any]:
+    """Age, gender and location as the options say them; those that are not said are absent."""
+    age, gender, site = (settings.get(name) for name in ("age", "gender", "site"))
+    if age is not None and age > MAX_AGE:
+        raise HandlensError(f"age is {age:g}; expected 0 to {MAX_AGE}")
+    facts = {"age": age, "gender": gender, "location": LOCATIONS.index(site) + 1 if site else None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
-def photograph_features(picture: npt.NDArray[np.uint8], *, side: int) -> Floats:
-    """Colours by zone, the lesion's outline, and texture of an RGB photograph; finite for any picture."""
-    import cv2
+def with_facts(details: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A case's own details, and the facts where it has none.
 
-    small = cv2.resize(picture, (side, side), interpolation=cv2.INTER_AREA)
-    lab: Pixels = np.asarray(cv2.cvtColor(small.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
-    zones = _zones(side)
-    lesion, contrast = _lesion(lab, zones[-1])
-    parts = [
-        *(_colours(lab[zone]) for zone in zones),
-        lab[zones[0]].mean(axis=0) - lab[zones[-1]].mean(axis=0),
-        _histograms(lab[zones[0]]),
-        _histograms(lab.reshape(-1, 3)),
-        _colours(lab[lesion]),
-        lab[lesion].mean(axis=0) - np.median(lab[~lesion], axis=0),
-        _outline(lesion, contrast),
-        _texture(lab, lesion, zones),
-    ]
-    return np.concatenate(parts).astype(np.float64)
+    >>> with_facts({"age": 40.0, "gender": None}, {"age": 60.0, "gender": "f"})
+    {'age': 40.0, 'gender': 'f'}
+    """
+    own = {name: value for name, value in details.items() if value is not None}
+    return {**details, **facts, **own}
 
 
-def _zones(side: int) -> list[Mask]:
-    """Centre disc, ring around it, and the rest, as masks."""
-    axis = (np.arange(side) + 0.5) / side * 2 - 1
-    radius = np.hypot(axis[:, None], axis[None, :])
-    return [radius < 0.35, (radius >= 0.35) & (radius < 0.7), radius >= 0.7]
+def describe(row: Floats, taxonomy: Taxonomy) -> dict[str, Any]:
+    """The likeliest class with its name and risk group, and every probability, by class and by group."""
+    chances = dict(zip(taxonomy.classes, np.asarray(row, np.float64).tolist(), strict=True))
+    best = taxonomy.classes[int(np.argmax(row))]
+    group_of = {name: group for group, names in taxonomy.groups.items() for name in names}
+    groups = {group: float(sum(chances[name] for name in names)) for group, names in taxonomy.groups.items()}
+    full = taxonomy.names[taxonomy.classes.index(best)]
+    known = {"class": best, "name": full, "risk_group": group_of[best], "probability": chances[best]}
+    return {**known, "risk_groups": groups, "probabilities": chances}
 
 
-def _colours(pixels: Pixels) -> Pixels:
-    """Mean, deviation and percentiles of each Lab channel of (n, 3) pixels."""
-    percentiles = np.percentile(pixels, PERCENTILES, axis=0).ravel()
-    return np.concatenate([pixels.mean(axis=0), pixels.std(axis=0), percentiles])
+def sentence(page: Mapping[str, Any]) -> str:
+    return f"{page['name']} ({page['class']}), risk group {page['risk_group']}, probability {page['probability']:.2f}"
 
 
-def _histograms(pixels: Pixels) -> Pixels:
-    """Square roots of the shares of each channel's bins: small shares of odd colours count."""
-    shares = [
-        np.histogram(np.clip(pixels[:, channel], bins[0], bins[-1]), bins)[0] / len(pixels)
-        for channel, bins in enumerate((LIGHTNESS_BINS, RED_BINS, YELLOW_BINS))
-    ]
-    return np.sqrt(np.concatenate(shares))
-
-
-def _lesion(lab: Pixels, border: Mask) -> tuple[Mask, Pixels]:
-    """The spot that differs most from the skin at the border, near the centre; and each pixel's difference."""
-    import cv2
-
-    smooth = cv2.GaussianBlur(lab, (0, 0), lab.shape[0] / 48)
-    contrast = np.asarray(np.linalg.norm(smooth - np.median(smooth[border], axis=0), axis=2), np.float32)
-    nearness = 1 - 0.7 * _distance(lab.shape[0])
-    weighted = np.clip(contrast * nearness * 4, 0, 255).astype(np.uint8)
-    _, spots = cv2.threshold(weighted, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
-    _, numbers, stats, _ = cv2.connectedComponentsWithStats(spots)
-    strength = np.bincount(numbers.ravel(), (contrast * nearness).ravel(), minlength=len(stats))
-    strength[0] = 0
-    lesion: Mask = numbers == int(strength.argmax())
-    if len(stats) < 2 or lesion.all():
-        lesion = _zones(lab.shape[0])[0]
-    return lesion, contrast
-
-
-def _distance(side: int) -> Floats:
-    """Distance from the centre, 0 to 1 in the corners."""
-    axis = np.abs((np.arange(side) + 0.5) / side * 2 - 1)
-    return np.asarray(np.hypot(axis[:, None], axis[None, :]) / np.sqrt(2), np.float64)
-
-
-def _outline(lesion: Mask, contrast: Pixels) -> Floats:
-    """Size, place, roundness, elongation, solidity, contrast and sharpness of the edge."""
-    import cv2
-
-    contours, _ = cv2.findContours(lesion.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    contour = max(contours, key=len)
-    area, length = float(lesion.sum()), cv2.arcLength(contour, True) + 1
-    hull = cv2.contourArea(cv2.convexHull(contour)) + 1
-    rows, columns = np.nonzero(lesion)
-    spread = np.linalg.eigvalsh(np.cov(np.stack([rows, columns]), ddof=0) + np.eye(2) / 12)
-    side = lesion.shape[0]
-    edge = lesion ^ cv2.erode(lesion.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
-    slope = np.hypot(*np.gradient(contrast))
-    return np.array(
-        [
-            np.log(area / side**2),
-            np.hypot(rows.mean() / side - 0.5, columns.mean() / side - 0.5),
-            np.log(length**2 / (4 * np.pi * area)),
-            np.log(spread[1] / spread[0]),
-            cv2.contourArea(contour) / hull,
-            np.log1p(contrast[lesion].mean()),
-            np.log1p(contrast[lesion].std()),
-            np.log1p(slope[edge].mean()),
-            slope[edge].std() / (slope[edge].mean() + 1),
-            lesion[0].mean() + lesion[-1].mean() + lesion[:, 0].mean() + lesion[:, -1].mean(),
-        ]
-    )
-
-
-def _texture(lab: Pixels, lesion: Mask, zones: list[Mask]) -> Pixels:
-    """Log energy of details of three sizes, per channel, in the lesion, the centre and the border."""
-    import cv2
-
-    values = []
-    for scale in (1.0, 2.0, 4.0):
-        detail = np.abs(cv2.GaussianBlur(lab, (0, 0), scale) - cv2.GaussianBlur(lab, (0, 0), scale * 1.6))
-        values += [np.log(detail[zone].mean(axis=0) + 0.05) for zone in (lesion, zones[0], zones[-1])]
-    return np.concatenate(values)
-
-
-def _standardise(features: Floats, centre: Floats, scale: Floats) -> Floats:
-    """Features in deviations, at most five (an odd picture must not decide alone), and a column of ones."""
-    table = np.clip((features - centre) / scale, -5, 5)
-    return np.hstack([table, np.ones((len(table), 1))])
-
-
-def _softmax(logits: Floats) -> Floats:
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares: Floats = raised / raised.sum(axis=1, keepdims=True)
-    return shares
-
-
-def _minimise(table: Floats, codes: npt.NDArray[np.int64], weights: Floats, penalty: float, rounds: int) -> Floats:
-    """Coefficients (features, classes) of least weighted cross-entropy plus penalty; the last row goes free."""
-    from scipy.optimize import minimize
-
-    classes = int(codes.max()) + 1
-    wanted = np.eye(classes)[codes]
-    shrunk = np.ones((table.shape[1], 1))
-    shrunk[-1] = 0
-
-    def loss(flat: Floats) -> tuple[float, Floats]:
-        coefficients = flat.reshape(-1, classes)
-        shares = _softmax(table @ coefficients)
-        value = -(weights * np.log(shares[np.arange(len(codes)), codes] + 1e-300)).sum()
-        slope = table.T @ (weights[:, None] * (shares - wanted)) + penalty * shrunk * coefficients
-        return float(value + penalty / 2 * (shrunk * coefficients**2).sum()), slope.ravel()
-
-    start = np.zeros(table.shape[1] * classes)
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": rounds})
-    return np.asarray(found.x, np.float64).reshape(-1, classes)
+def _known_taxonomy(place: Path) -> str:
+    """Which classes a model answers with."""
+    plan = read_plan(place, challenge="lesions")
+    fields = plan.page.get("fields")
+    name = fields.get("taxonomy") if isinstance(fields, dict) else None
+    if name not in TAXONOMIES:
+        raise ModelError(f"{place / 'plan.json'}: it does not say which classes the model knows: train again")
+    return str(name)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError
 from handlens.metrics import Counts, class_f1
-from handlens.types import Case, CaseScore, Codec, Option, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Score, Settings, Truth
 
 SUM_TOLERANCE = 1e-3
 """How far probabilities may be from summing to 1."""
@@ -24,32 +24,6 @@ _ROUNDING = 1e-9
 """Error of adding floats, so that a sum of just 0.999 counts as within 0.001."""
 
 PREDICTION_SHARE, EFFICIENCY_SHARE = 0.9, 0.1
-
-OPTIONS = (
-    Option(
-        "taxonomy",
-        "The contest's ten classes, or the eleven of its later edition.",
-        choices=tuple(TAXONOMIES),
-        default="ten",
-        commands=("check", "score", "solve", "judge"),
-    ),
-    Option("size_mb", "Size of the model file in MiB; with the time it gives the final score."),
-    Option("time_ms", "Milliseconds for one image on one CPU thread."),
-    Option(
-        "efficiency",
-        "Size and time, or the size alone.",
-        choices=("size-and-time", "size-only"),
-        default="size-and-time",
-        commands=("score", "judge"),
-    ),
-    Option(
-        "pixels",
-        "Range that pixels are fed in; the contest's is 0 to 1.",
-        choices=("0-1", "0-255"),
-        default="0-1",
-        commands=("judge",),
-    ),
-)
 
 Probabilities = npt.NDArray[np.float64]
 MAX_NUMBER_LENGTH = 400

@@ -21,7 +21,16 @@ from detector_pictures import (
     texture,
 )
 
-from handlens.challenges.forgery.detect import DRAWN, MOST_REGIONS, SURE, WORTH_A_LOOK, Detector, decide, judge
+from handlens.challenges.forgery.detect import (
+    DRAWN,
+    MOST_PEERS,
+    MOST_REGIONS,
+    SURE,
+    WORTH_A_LOOK,
+    Detector,
+    decide,
+    judge,
+)
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, describe
 from handlens.challenges.forgery.detect.verify import interior, measure
@@ -255,6 +264,25 @@ def test_beside_a_group_in_many_places_another_is_still_the_answer():
     assert group.matches == (single,)
     assert len(doubtful) == 1
     assert probability == pytest.approx(0.9)
+
+
+class Pairs:
+    """A tier that finds so many pairs, each between two places of its own, one as good as another."""
+
+    def __init__(self, count):
+        places = [(30 * (number // 2), 60 * (number % 2)) for number in range(count)]
+        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5}
+        self.found = [match_of(box(y, x, 20, 20), box(y, x + 150, 20, 20), **facts) for y, x in places]
+
+    def find(self, _canvas, _clock):
+        return self.found
+
+
+@pytest.mark.parametrize(("count", "kept"), [(1, 1), (MOST_PEERS + 1, MOST_PEERS + 1), (MOST_PEERS + 2, 0)])
+def test_pairs_that_are_as_good_as_many_others_are_no_evidence(count, kept):
+    noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
+    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, objects=Pairs(count))
+    assert len(detector.match(canvas_of(noise), Clock(9))) == kept
 
 
 def test_what_only_letters_and_lines_can_be_is_no_evidence():

@@ -137,7 +137,7 @@ def test_a_candidate_is_a_similarity_around_its_object(mirrored):
 
     patch = as_patch(nuclei()[1][0])
     x, y = patch.centre
-    candidate = Candidate(Blob(patch, x, y, patch.area), 200.0, 120.0, 0.7, 1.1, mirrored, 0.9)
+    candidate = Candidate(Blob(patch, x, y, patch.area), 200.0, 120.0, 0.7, 1.1, mirrored, 0.9, 0.1)
     matrix = candidate.matrix()
     assert matrix[:, :2] @ [x, y] + matrix[:, 2] == pytest.approx([200, 120])
     assert np.linalg.det(matrix[:, :2]) == pytest.approx((-1 if mirrored else 1) * 1.1**2)

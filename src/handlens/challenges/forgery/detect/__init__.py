@@ -46,6 +46,9 @@ MOST_JUDGED = 60
 PERIODIC = 0.9
 """Likeness of the source to another place beside its copy from which the texture repeats by nature."""
 
+MOST_PEERS = 24
+"""Most other pairs that prove about as much as a copy does: where there are more, the figure repeats by nature."""
+
 ABOUT = 0.8
 """Share of what a match proves from which another proves about as much."""
 
@@ -150,7 +153,7 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
             match = some[number]
             more = {"crowd": usual, "peers": float(peers[number]), "choices": float(len(some))}
             more["rival"] = find_rival(canvas, match.source, match.matrix)
-            if more["rival"] < PERIODIC:
+            if more["rival"] < PERIODIC and peers[number] <= MOST_PEERS:
                 yield replace(match, evidence=match.evidence | more)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas import Canvas
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Patch
+from handlens.challenges.forgery.detect.findings import FloatArray, Patch
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -125,18 +125,6 @@ def _known(blob: Blob, found: dict[tuple[int, int], list[Blob]]) -> bool:
         abs(blob.x - other.x) < 2 and abs(blob.y - other.y) < 2 and 0.8 < blob.area / other.area < 1.25
         for other in near
     )
-
-
-def foreground(canvas: Canvas) -> BoolArray:
-    """Pixels where a copied object could be: brighter than half of the panel's threshold, nothing blocked."""
-    import cv2
-
-    found = np.zeros(canvas.shape, np.bool_)
-    for number, panel in canvas.pictures:
-        grey = raised(canvas, number)[panel.window]
-        level, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
-        found[panel.window] = grey > 0.5 * level
-    return found & ~canvas.blocked
 
 
 def polar(grey: FloatArray, x: FloatArray, y: FloatArray, radius: FloatArray) -> FloatArray:

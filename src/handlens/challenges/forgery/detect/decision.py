@@ -96,7 +96,7 @@ def shipped() -> Decision:
 
 MEASURED = (
     *("likeness", "detail", "grain", "noise", "smooth", "coarse", "pixels", "inliers"),
-    *("rival", "crowd", "peers", "choices"),
+    *("rival", "crowd", "peers", "choices", "standing"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
 
@@ -119,6 +119,7 @@ def describe(match: Match) -> dict[str, float]:
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
         "peers": float(np.log1p(found["peers"])),
         "choices": float(np.log1p(found["choices"])),
+        "standing": found["standing"],
         "advantage": grain - _fisher(found["rival"]),
         "inliers": float(np.log1p(found["inliers"])),
     }
@@ -154,7 +155,7 @@ COMMON = (
 )
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
-    "objects": (*COMMON, "lead", "peers"),
+    "objects": (*COMMON, "lead", "peers", "standing"),
     "key points": (*COMMON, "inliers"),
     "blots": (*COMMON, "inliers"),
     "panels": COMMON,

@@ -1,7 +1,8 @@
 """Copies of single objects: a nucleus, a cell or a grain that stands in the figure twice, turned, mirrored or scaled.
 
-Key points miss what is small and smooth. Here every object is compared with every other object and with every place
-where one could lie on top of another: first by polar pictures, in which a turn is a shift, then pixel by pixel.
+Key points miss what is small and smooth. Here every object is compared with every other object of its size, and with
+places beside its middle, as one may lie on top of another: first by polar pictures, in which a turn is a shift, then
+pixel by pixel.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.alignment import align_many
-from handlens.challenges.forgery.detect.blobs import ANGLES, Blob, Cutting, foreground, polar
+from handlens.challenges.forgery.detect.blobs import ANGLES, Blob, Cutting, polar
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix
+from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
 from handlens.challenges.forgery.detect.outline import warp_patch
 from handlens.challenges.forgery.detect.verify import Points, align, interior, measure, thinned
 
@@ -58,7 +59,10 @@ SCALES = (-2, -1, 0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An object and where a copy of it may lie: place, turn, size; `value` is how alike the polar pictures are."""
+    """An object and where a copy of it may lie: place, turn, size; `value` is how alike the polar pictures are.
+
+    `standing` is how much more alike they are than at the last of the best places of this object.
+    """
 
     blob: Blob
     x: float
@@ -67,6 +71,7 @@ class Candidate:
     scale: float
     mirrored: bool
     value: float
+    standing: float
 
     def matrix(self) -> Matrix:
         cosine, sine = np.cos(self.turn) * self.scale, np.sin(self.turn) * self.scale
@@ -80,8 +85,6 @@ class ObjectTier:
     """Finds copied objects; lengths are pixels of the canvas."""
 
     cutting: Cutting = field(default_factory=Cutting)
-    places: int = 900
-    """Most places of one size at which copies are looked for besides the objects' own."""
     each: int = 6
     """Candidates kept for each object, direct and mirrored."""
     candidates: int = 6_000
@@ -89,9 +92,11 @@ class ObjectTier:
     promising: float = 0.8
     """Least likeness after the first, rough alignment."""
     likeness: float = 0.9
-    """Least likeness of an aligned pair that is handed on as a match."""
+    """Likeness of an aligned pair from which little is asked of its grain."""
     grain: float = 0.4
     """Least likeness of its grain."""
+    fine_grain: float = 0.6
+    """Least likeness of the grain of a pair that is less alike than that, as JPEG leaves it."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
@@ -109,7 +114,7 @@ class ObjectTier:
             for turn, number in enumerate(np.argsort(-values, kind="stable")):  # most alike first: time may run out
                 if values[number] < self.promising or (turn % 64 == 63 and not clock.allows("objects", share=0.85)):
                     break
-                match = self._match(canvas, some[number].blob, regions[number], matrices[number])
+                match = self._match(canvas, some[number], regions[number], matrices[number])
                 if match is not None:
                     matches.append(match)
         return matches
@@ -119,27 +124,15 @@ class ObjectTier:
     def _candidates(self, canvas: Canvas, blobs: list[Blob], clock: Clock) -> Iterator[Candidate]:
         radii = np.array([blob.radius for blob in blobs])
         sizes = np.rint(np.log(radii) / np.log(CLASS)).astype(int)
-        free = foreground(canvas)
         for size in np.unique(sizes):
             if not clock.allows("objects", share=0.7):
                 return
             sources = [blob for blob, own in zip(blobs, sizes, strict=True) if own == size]
             near = [blob for blob, own in zip(blobs, sizes, strict=True) if abs(own - size) <= 2]
-            x, y = self._places(free, near, float(CLASS**size))
-            yield from self._alike(canvas, sources, x, y, float(CLASS**size))
-
-    def _places(self, free: BoolArray, blobs: list[Blob], radius: float) -> tuple[FloatArray, FloatArray]:
-        """Middles of the objects, and a grid over everything else that is bright."""
-        step = max(2, round(0.35 * radius))
-        rows, columns = np.nonzero(free[step // 2 :: step, step // 2 :: step])
-        if len(rows) > self.places:
-            chosen = np.linspace(0, len(rows) - 1, self.places).astype(int)
-            rows, columns = rows[chosen], columns[chosen]
-        middles = np.array([(blob.x, blob.y) for blob in blobs])
-        around = np.concatenate([middles + radius * BESIDE * np.array(way) for way in WAYS])
-        x = np.concatenate([around[:, 0], columns * step + step // 2])
-        y = np.concatenate([around[:, 1], rows * step + step // 2])
-        return x.astype(np.float32), y.astype(np.float32)
+            radius = float(CLASS**size)
+            middles = np.array([(blob.x, blob.y) for blob in near], np.float32)
+            places = middles[None] + radius * BESIDE * np.array(WAYS, np.float32)[:, None]
+            yield from self._alike(canvas, sources, places[..., 0].ravel(), places[..., 1].ravel(), radius)
 
     def _alike(
         self, canvas: Canvas, sources: list[Blob], x: FloatArray, y: FloatArray, radius: float
@@ -157,28 +150,32 @@ class ObjectTier:
                 better = (value > values) & apart
                 values[better], powers[better] = value[better], number
             for row, blob in enumerate(sources):
-                for column in _peaks(values[row], x, y, 0.6 * blob.radius, self.each):
-                    power = int(powers[row, column])
+                peaks = _peaks(values[row], x, y, 0.6 * blob.radius, self.each)
+                for column in peaks:
+                    power, alike = int(powers[row, column]), float(values[row, column])
                     turn = _best_turn(first[:, row], seen[power][:, column], mirrored)
+                    standing = alike - float(values[row, peaks[-1]])
                     place = float(x[column]), float(y[column])
-                    yield Candidate(blob, *place, turn, STEP ** SCALES[power], mirrored, float(values[row, column]))
+                    scale = STEP ** SCALES[power]
+                    yield Candidate(blob, *place, turn, scale, mirrored, alike, standing)
 
     # --- matches ----------------------------------------------------------------------------------------------------
 
-    def _match(self, canvas: Canvas, blob: Blob, points: Points, matrix: Matrix) -> Match | None:
+    def _match(self, canvas: Canvas, candidate: Candidate, points: Points, matrix: Matrix) -> Match | None:
         """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
         if len(points) < FEWEST:
             return None
+        blob = candidate.blob
         matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
-        if likeness < self.likeness:
+        if likeness < self.promising:
             return None
         scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
         place = matrix[:, :2] @ [blob.x, blob.y] + matrix[:, 2]
         gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
             return None
-        evidence = measure(canvas, points, matrix)
-        if evidence["grain"] < self.grain:
+        evidence = measure(canvas, points, matrix) | {"standing": candidate.standing}
+        if evidence["grain"] < (self.grain if likeness > self.likeness else self.fine_grain):
             return None
         copy = warp_patch(blob.patch, matrix, canvas.shape)
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):

@@ -13,8 +13,11 @@ from handlens.challenges.forgery.forger.changes import Change, blended, changed,
 from handlens.challenges.forgery.forger.figures import Box, Figure, Placed, widen
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
 
-SMALLEST = 40
-"""Fewest pixels of a copied region: below, not even a person could say what was copied."""
+SMALLEST = 113
+"""Fewest pixels of what is copied: a disc 12 pixels wide, the smallest clone that the contest has."""
+
+SMALLEST_SHARE = 0.0008
+"""Smallest share of a figure that is copied: with its copy 0.17 %, which 19 of 20 of the contest's figures exceed."""
 
 SHORTEST = 10
 """Shortest side of a copied region, in pixels: what is smaller is cloned as an object."""
@@ -110,7 +113,8 @@ def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> Regi
     panel = draft.panels[int(rng.integers(len(draft.panels)))]
     inner = draft.objects[panel.box.window]
     numbers, areas = np.unique(inner, return_counts=True)
-    usable = (numbers > 0) & (areas >= SMALLEST) & (areas < 0.2 * inner.size)
+    least = max(SMALLEST, SMALLEST_SHARE * draft.taken.size)
+    usable = (numbers > 0) & (areas >= least) & (areas < 0.2 * inner.size)
     if not usable.any():
         return None
     liking = 1 / np.sqrt(areas[usable])  # small ones are cloned more often

@@ -118,7 +118,7 @@ def _finish(made: Made, rng: np.random.Generator, aftermath: bool) -> Made:
         return made
     what = later.draw_aftermath(rng, made.honest)
     masks = tuple(later.apply_to_mask(mask, what) for mask in made.masks)
-    if any(mask.sum() < SMALLEST for mask in masks):
+    if any(mask.sum() < 2 * SMALLEST for mask in masks):
         return made
     honest = later.apply(made.honest, what)
     forged = later.apply(made.forged, what) if made.masks else honest

@@ -1,0 +1,117 @@
+"""From squares back to pixels: the ink map at full size, a few rows at a time, as runs, 16-bit TIFF or Zarr."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.ink.predict import STRIDE, Map
+from handlens.challenges.ink.score import ORDER
+from handlens.challenges.ink.window import Mask
+from handlens.components import drop_specks, join
+from handlens.files import new_folder, replacing, write_text
+from handlens.runs import Runs, encode
+from handlens.types import Shape
+
+ROWS = 64
+"""Squares down that are enlarged at a time."""
+
+CHUNK = 256
+"""Sides in pixels of the tiles and chunks of a map that is written."""
+
+FOLDER = "probability"
+"""Beside the submission, where the maps go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is made of probabilities: ink above `threshold`, without pieces of fewer pixels than `smallest`."""
+
+    threshold: float
+    smallest: int = 0
+
+
+def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
+    """First row and full-size rows of a map, from the top; linear between the middles of squares."""
+    import cv2
+
+    for first in range(0, len(coarse), ROWS):
+        above, last = max(0, first - 1), min(len(coarse), first + ROWS)
+        part = np.ascontiguousarray(coarse[above : min(len(coarse), last + 1)])
+        size = (part.shape[1] * STRIDE, part.shape[0] * STRIDE)
+        large = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)
+        top = first * STRIDE
+        rows = large[(first - above) * STRIDE : (last - above) * STRIDE][: shape[0] - top]
+        yield top, np.asarray(rows[:, : shape[1]], np.float32)
+
+
+def find_ink(coarse: Map, mask: Mask, decision: Decision) -> Runs:
+    """Where ink is, inside the mask alone."""
+    shape = (mask.shape[0], mask.shape[1])
+    bands = []
+    for top, rows in enlarge(coarse, shape):
+        said = encode((rows > decision.threshold) & mask[top : top + len(rows)], order=ORDER)
+        bands.append(Runs(said.starts + top * shape[1], said.lengths))
+    return drop_specks(join(bands), shape, smallest=decision.smallest)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_map(out: Path, name: str, form: str, coarse: Map, mask: Mask) -> Path:
+    """Write the map, 0 to 65535 for 0 to 1, 0 outside the mask; gives its path."""
+    writers: dict[str, tuple[str, Callable[[Path, Iterator[npt.NDArray[np.uint16]], Shape], None]]] = {
+        "tiff": ("tif", _write_tiff),
+        "zarr": ("zarr", _write_zarr),
+    }
+    suffix, write = writers[form]
+    path = out / FOLDER / f"{name}.{suffix}"
+    write(path, _levels(coarse, mask), (mask.shape[0], mask.shape[1]))
+    return path
+
+
+def _levels(coarse: Map, mask: Mask) -> Iterator[npt.NDArray[np.uint16]]:
+    """Squares of CHUNK pixels, along the rows, then down; beyond the edges 0. ROWS * STRIDE is CHUNK."""
+    for top, rows in enlarge(coarse, (mask.shape[0], mask.shape[1])):
+        band = np.rint(rows * np.float32(65535)).astype(np.uint16) * mask[top : top + len(rows)]
+        for left in range(0, mask.shape[1], CHUNK):
+            part = band[:, left : left + CHUNK]
+            yield np.pad(part, ((0, CHUNK - part.shape[0]), (0, CHUNK - part.shape[1])))
+
+
+def _write_tiff(path: Path, chunks: Iterator[npt.NDArray[np.uint16]], shape: Shape) -> None:
+    import tifffile
+
+    how: dict[str, Any] = {"photometric": "minisblack", "compression": "zlib", "metadata": None, "software": False}
+    with replacing(path) as temporary:
+        tifffile.imwrite(temporary, chunks, shape=shape, dtype=np.uint16, tile=(CHUNK, CHUNK), **how)
+
+
+def _write_zarr(path: Path, chunks: Iterator[npt.NDArray[np.uint16]], shape: Shape) -> None:
+    """Format 2, one slice, chunks packed with zlib: any reader knows it."""
+    page = {
+        "zarr_format": 2,
+        "shape": [1, *shape],
+        "chunks": [1, CHUNK, CHUNK],
+        "dtype": "<u2",
+        "compressor": {"id": "zlib", "level": 1},
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
+    if path.exists():
+        shutil.rmtree(path)
+    across = -(-shape[1] // CHUNK)
+    with new_folder(path) as folder:
+        write_text(folder / ".zarray", json.dumps(page, indent=1) + "\n")
+        for number, chunk in enumerate(chunks):
+            name = f"0.{number // across}.{number % across}"
+            (folder / name).write_bytes(zlib.compress(chunk.astype("<u2").tobytes(), 1))

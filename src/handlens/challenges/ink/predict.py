@@ -1,0 +1,244 @@
+"""A fragment of any size through a network: windows read ahead, tiles shared by threads, finished lines kept.
+
+The network answers for squares of STRIDE pixels. Tiles depend on the fragment's size alone, each is computed by one
+thread, and their answers are added in one order: neither the height of bands nor the number of threads changes the
+answer. Memory holds a few lines of tiles and one number for every square.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.ink.window import Bytes, Mask
+from handlens.tiles import Cuts, Tiling, cut
+from handlens.types import Shape
+
+Map = npt.NDArray[np.float32]
+Network = Callable[[Bytes], Map]
+"""A window (layers, H, W), both sides multiples of 32, to probabilities (H / STRIDE, W / STRIDE)."""
+
+STRIDE = 4
+"""Side in pixels of the squares that the network answers for."""
+
+TILING = Tiling(largest=128, overlap=16, multiple=8)
+"""In squares: tiles of at most 512 pixels that share 64, their places multiples of 32 pixels."""
+
+BAND_BYTES = 48 << 20
+"""Bytes of a stack that are read at a time, nearly: a column of it has about 64."""
+
+
+class Source(Protocol):
+    """A flattened window whose rows can be read, such as a Surface."""
+
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def mask(self) -> Mask: ...
+    @property
+    def grain(self) -> int:
+        """Rows that are decoded together."""
+
+    def read(self, top: int, bottom: int) -> Bytes: ...
+
+
+class Keeper(Protocol):
+    """Keeps lines of tiles that are done, so that a run that was killed can go on."""
+
+    def load(self, line: int) -> Map | None: ...
+    def save(self, line: int, answer: Map) -> None: ...
+
+
+class Forgetful:
+    """Keeps nothing."""
+
+    def load(self, line: int) -> Map | None:  # noqa: ARG002
+        return None
+
+    def save(self, line: int, answer: Map) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How a fragment is worked on; none of it but `turns` changes the answer.
+
+    turns    quarter turns of a tile whose answers are averaged, 1 or 4
+    threads  tiles that are computed at the same time; 0 for one after the other, by the calling thread
+    rows     rows that are read at a time; None for about BAND_BYTES
+    tell     told how many lines of tiles are done, of how many
+    """
+
+    turns: int = 4
+    threads: int = 1
+    rows: int | None = None
+    tell: Callable[[int, int], None] = field(default=lambda _done, _total: None)
+
+
+def predict(source: Source, network: Network, effort: Effort, keeper: Keeper | None = None) -> Map:
+    """Probability of ink in every square, (rows / STRIDE, columns / STRIDE) rounded up; 0 where no mask is near."""
+    keeper = Forgetful() if keeper is None else keeper
+    height, width = (-(-side // STRIDE) for side in source.shape)
+    rows, columns = cut(height, TILING), cut(width, TILING)
+    answers = {line: kept for line in range(len(rows.starts)) if (kept := keeper.load(line)) is not None}
+    left = [line for line in range(len(rows.starts)) if line not in answers]
+    done = len(answers)
+    effort.tell(done, len(rows.starts))
+    for line, answer in _compute(source, network, effort, rows, columns, left):
+        keeper.save(line, answer)
+        answers[line] = answer
+        done += 1
+        effort.tell(done, len(rows.starts))
+    return _blend(answers, rows, columns, (height, width))
+
+
+def _blend(answers: dict[int, Map], rows: Cuts, columns: Cuts, shape: Shape) -> Map:
+    """Lines of tiles as one map: weighted sums, divided by the summed weights."""
+    total = np.zeros(shape, np.float32)
+    for line, start in enumerate(rows.starts):
+        answer = answers[line][: shape[0] - start]
+        total[start : start + len(answer)] += answer * rows.weights[: len(answer), None]
+    total /= rows.total[:, None] * columns.total
+    return np.clip(total, 0, 1, out=total)
+
+
+def _compute(
+    source: Source, network: Network, effort: Effort, rows: Cuts, columns: Cuts, lines: Sequence[int]
+) -> Iterator[tuple[int, Map]]:
+    """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
+    waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
+    pool = ThreadPoolExecutor(effort.threads) if effort.threads else _Here()
+    with pool as threads, closing(_read_ahead(source, rows, lines, effort.rows)) as ahead:
+        try:
+            for line, window in ahead:
+                waiting.append((line, list(_submit(threads, window, source, network, effort, rows, columns, line))))
+                if len(waiting) > 1:
+                    yield _gather(*waiting.popleft(), rows, columns)
+            while waiting:
+                yield _gather(*waiting.popleft(), rows, columns)
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+class _Here(Executor):
+    """Does work at once, in the calling thread."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*args, **options))
+        return done
+
+
+def _submit(
+    threads: Executor,
+    window: Bytes,
+    source: Source,
+    network: Network,
+    effort: Effort,
+    rows: Cuts,
+    columns: Cuts,
+    line: int,
+) -> Iterator[tuple[int, Future[Map]]]:
+    """Tiles of a line that have some of the mask in them, and their answers to come."""
+    top, high, wide = rows.starts[line] * STRIDE, rows.size * STRIDE, columns.size * STRIDE
+    for left in columns.starts:
+        begin = left * STRIDE
+        if source.mask[top : top + high, begin : begin + wide].any():
+            yield left, threads.submit(_answer, network, window, begin, (high, wide), effort.turns)
+
+
+def _answer(network: Network, window: Bytes, left: int, shape: Shape, turns: int) -> Map:
+    """The mean answer to a tile in some quarter turns; beyond the fragment there is nothing."""
+    tile = window[:, :, left : left + shape[1]]
+    down, across = shape[0] - tile.shape[1], shape[1] - tile.shape[2]
+    if down or across:
+        tile = np.pad(tile, ((0, 0), (0, down), (0, across)))
+    total: Map | None = None
+    for turn in range(turns):
+        answer = np.rot90(network(np.ascontiguousarray(np.rot90(tile, turn, (1, 2)))), -turn)
+        total = answer if total is None else total + answer
+    return np.asarray(total, np.float32) / np.float32(turns)
+
+
+def _gather(line: int, tiles: list[tuple[int, Future[Map]]], rows: Cuts, columns: Cuts) -> tuple[int, Map]:
+    """The answers of a line side by side, weighted across."""
+    answer = np.zeros((rows.size, len(columns.total)), np.float32)
+    for left, future in tiles:
+        part = answer[:, left : left + columns.size]
+        part += (future.result() * columns.weights)[:, : part.shape[1]]
+    return line, answer
+
+
+def _read_ahead(
+    source: Source, rows: Cuts, lines: Sequence[int], step: int | None
+) -> Generator[tuple[int, Bytes], None, None]:
+    """Lines and their windows, read by a thread of its own. Close the iterator to end it."""
+    ready: queue.Queue[Any] = queue.Queue(1)
+    ended = threading.Event()
+    thread = threading.Thread(target=_fill, args=(source, rows, lines, step, ready, ended), daemon=True)
+    thread.start()
+    try:
+        for line in lines:
+            window = ready.get()
+            if isinstance(window, BaseException):
+                raise window
+            yield line, window
+    finally:
+        ended.set()
+        while thread.is_alive():  # it may be waiting for room
+            try:
+                ready.get(timeout=0.01)
+            except queue.Empty:
+                thread.join(0.01)
+
+
+def _fill(
+    source: Source, rows: Cuts, lines: Sequence[int], step: int | None, ready: queue.Queue[Any], ended: threading.Event
+) -> None:
+    """Read the rows of one line after the other; those that the line before has seen are copied from it."""
+    height, width = source.shape
+    high = rows.size * STRIDE
+    step = step or max(1, BAND_BYTES // (width * 64) // source.grain) * source.grain
+    window, top, bottom = np.empty((0, 0, width), np.uint8), 0, 0
+    try:
+        for line in lines:
+            start = rows.starts[line] * STRIDE
+            end = min(start + high, height)
+            known = window[:, start - top :] if top <= start < bottom else window[:, :0]
+            parts = [known] if known.shape[1] else []
+            begin = start + known.shape[1]
+            while begin < end and not ended.is_set():
+                stop = min((begin // step + 1) * step, end)
+                parts.append(source.read(begin, stop))
+                begin = stop
+            if ended.is_set():
+                return
+            window, top, bottom = np.concatenate(parts, axis=1), start, end
+            ready.put(window)
+    except BaseException as error:  # raised where the window is asked for
+        ready.put(error)
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """A window that is there already, (layers, H, W), as a source."""
+
+    window: Bytes
+    mask: Mask
+    grain: int = 1
+
+    @property
+    def shape(self) -> Shape:
+        return self.mask.shape[0], self.mask.shape[1]
+
+    def read(self, top: int, bottom: int) -> Bytes:
+        return self.window[:, top:bottom]

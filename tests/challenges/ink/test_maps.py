@@ -1,0 +1,59 @@
+"""Maps at full size: enlarged in bands as in one piece, nothing outside the mask, files that others read."""
+
+import cv2
+import numpy as np
+import pytest
+import tifffile
+
+from handlens import volumes
+from handlens.challenges.ink.maps import Decision, enlarge, find_ink, write_map
+from handlens.runs import decode
+
+SHAPE = (601, 517)
+
+
+@pytest.fixture(scope="module")
+def coarse():
+    return cv2.GaussianBlur(np.random.default_rng(0).random((151, 130)).astype(np.float32), (0, 0), 2)
+
+
+@pytest.fixture(scope="module")
+def mask():
+    mask = np.zeros(SHAPE, bool)
+    mask[10:590, 20:510] = True
+    return mask
+
+
+def whole(coarse):
+    return cv2.resize(coarse, (520, 604), interpolation=cv2.INTER_LINEAR)[: SHAPE[0], : SHAPE[1]]
+
+
+def test_bands_make_the_whole(coarse):
+    bands = list(enlarge(coarse, SHAPE))
+    assert [top for top, _ in bands] == [0, 256, 512]
+    assert np.array_equal(np.concatenate([rows for _, rows in bands]), whole(coarse))
+
+
+def test_ink_is_inside_the_mask_and_not_too_small(coarse, mask):
+    everything = decode(find_ink(coarse, mask, Decision(0.5)), SHAPE, order="rows")
+    assert np.array_equal(everything, (whole(coarse) > 0.5) & mask)
+    large = decode(find_ink(coarse, mask, Decision(0.5, smallest=300)), SHAPE, order="rows")
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(everything.astype(np.uint8), connectivity=4)
+    kept = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= 300)
+    assert 1 < len(kept) < count
+    assert np.array_equal(large, everything & np.isin(labels, kept))
+
+
+@pytest.mark.parametrize("form", ["tiff", "zarr"])
+def test_maps_are_read_by_others(coarse, mask, tmp_path, form):
+    for _ in range(2):  # the second takes the place of the first
+        path = write_map(tmp_path, "a", form, coarse, mask)
+    expected = (np.rint(whole(coarse) * np.float32(65535)) * mask).astype(np.uint16)
+    if form == "tiff":
+        assert path == tmp_path / "probability" / "a.tif"
+        assert np.array_equal(tifffile.imread(path), expected)
+    else:
+        stack = volumes.open_stack(path)
+        assert (stack.depth, stack.shape, stack.dtype) == (1, SHAPE, np.uint16)
+        assert np.array_equal(stack.read_band(0, SHAPE[0], 0, 1)[0], expected)
+    assert [each.name for each in (tmp_path / "probability").iterdir()] == [path.name]

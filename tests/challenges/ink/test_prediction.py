@@ -1,0 +1,135 @@
+"""Prediction in lines of tiles: blending, turns, what is skipped, and that neither bands nor threads matter."""
+
+import numpy as np
+import pytest
+
+from handlens.challenges.ink.predict import STRIDE, Effort, InMemory, predict
+from handlens.errors import DataError
+
+SHAPE = (700, 1130)
+
+
+def squares(plane):
+    """Means of 4x4 pixels, which may be filled up with zeros."""
+    down, across = (-side % STRIDE for side in plane.shape)
+    framed = np.pad(plane.astype(np.float32), ((0, down), (0, across)))
+    return framed.reshape(framed.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
+
+
+def brightness(window):
+    """A network whose answer does not depend on the tile around."""
+    return squares(window[1]) / np.float32(255)
+
+
+def contrast(window):
+    """One whose answer does, and that has a direction."""
+    answer = brightness(window)
+    answer = answer / (answer.mean() + 1) + np.linspace(0, 0.2, answer.shape[1], dtype=np.float32)
+    return np.clip(answer, 0, 1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def source():
+    random = np.random.default_rng(0)
+    mask = np.zeros(SHAPE, bool)
+    mask[40:690, 30:500] = True
+    mask[300:316, :1000] = True
+    return InMemory(random.integers(0, 256, (3, *SHAPE), dtype=np.uint8) * mask, mask)
+
+
+def test_tiles_come_back_together(source):
+    answer = predict(source, brightness, Effort(turns=1))
+    assert answer.shape == (175, 283)
+    assert np.allclose(answer, squares(source.window[1]) / 255, atol=1e-6)
+
+
+def test_turns_are_averaged(source):
+    one, four = (predict(source, contrast, Effort(turns=turns)) for turns in (1, 4))
+    assert not np.allclose(one, four, atol=1e-3)
+    straight = predict(source, brightness, Effort(turns=4))
+    assert np.allclose(straight, squares(source.window[1]) / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "effort", [{"rows": 1}, {"rows": 37}, {"threads": 3}, {"threads": 0}, {"threads": 2, "rows": 64}]
+)
+def test_bands_and_threads_do_not_matter(source, effort):
+    expected = predict(source, contrast, Effort(turns=4))
+    assert np.array_equal(predict(source, contrast, Effort(turns=4, **effort)), expected)
+
+
+def test_tiles_outside_the_mask_are_not_asked(source):
+    asked = []
+
+    def network(window):
+        asked.append(window.any())
+        return brightness(window)
+
+    answer = predict(source, network, Effort(turns=1))
+    everything = InMemory(source.window, np.ones(SHAPE, bool))
+    skipped = len(asked)
+    predict(everything, network, Effort(turns=1))
+    assert skipped < len(asked) - skipped
+    assert all(asked[:skipped])
+    assert not answer[:, 260:].any()
+
+
+def test_every_row_is_read_once(source):
+    asked = []
+
+    class Counting(InMemory):
+        def read(self, top, bottom):
+            asked.extend(range(top, bottom))
+            return super().read(top, bottom)
+
+    predict(Counting(source.window, source.mask), brightness, Effort(turns=1, rows=50))
+    assert asked == list(range(SHAPE[0]))
+
+
+class Memory(dict):
+    load = dict.get
+    save = dict.__setitem__
+
+
+def test_a_killed_run_goes_on(source):
+    """A line is kept when it is done, and never computed again; the answer has the same bits."""
+    kept, calls, told = Memory(), [], []
+    expected = predict(source, contrast, Effort(turns=1))
+    lines = Memory()
+    predict(source, contrast, Effort(turns=1), lines)
+    assert len(lines) == 2
+
+    def dying(window):
+        calls.append(1)
+        if len(calls) == 5:
+            raise MemoryError
+        return contrast(window)
+
+    with pytest.raises(MemoryError):
+        predict(source, dying, Effort(turns=1, threads=1), kept)
+    assert list(kept) == [0]
+    calls[:] = [1] * 10
+    effort = Effort(turns=1, tell=lambda *now: told.append(now))
+    assert np.array_equal(predict(source, dying, effort, kept), expected)
+    assert len(calls) - 10 == 2
+    assert told == [(1, 2), (2, 2)]
+    assert all(np.array_equal(kept[line], lines[line]) for line in lines)
+
+
+def test_what_cannot_be_read_is_said(source):
+    class Broken(InMemory):
+        def read(self, top, bottom):
+            if top > 300:
+                raise DataError("slice 03.tif is truncated")
+            return super().read(top, bottom)
+
+    with pytest.raises(DataError, match="slice 03.tif is truncated"):
+        predict(Broken(source.window, source.mask), brightness, Effort(turns=1, rows=64))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 700), (33, 40), (512, 3)])
+def test_odd_sizes(shape):
+    random = np.random.default_rng(0)
+    small = InMemory(random.integers(1, 256, (3, *shape), dtype=np.uint8), np.ones(shape, bool))
+    answer = predict(small, brightness, Effort(turns=4))
+    assert np.allclose(answer, squares(small.window[1]) / 255, atol=1e-6)

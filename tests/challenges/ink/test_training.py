@@ -1,0 +1,205 @@
+"""Training ink: from made-up fragments to a model that solves without torch; the score is honest."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+
+import torch
+from torch.nn import functional
+
+from handlens import pipeline, registry
+from handlens.challenges.ink.lessons import Changes, cut_apart, make_item
+from handlens.challenges.ink.training import FULL, LEVELS, Fields, f_half_at_levels, make_task, measure
+from handlens.challenges.ink.window import Window
+from handlens.errors import DataError, HandlensError
+from handlens.images import write_png
+from handlens.metrics import compare, fbeta
+from handlens.runs import encode
+from handlens.training.depths import Deep, DepthNet
+from handlens.types import Case
+
+SETTINGS = {"average": "fragments"}
+SMALL = Fields(below=6, above=5, crop=64, shift=1, turns=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ink") / "data"
+    settings = registry.challenge("ink").settings(slices=12, width=110)
+    pipeline.sample(registry.challenge("ink"), folder, seed=4, cases=2, size=130, settings=settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def task(folder, tmp_path_factory):
+    return make_task(folder, SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
+
+
+def test_from_a_folder_to_an_answer(folder, tmp_path):
+    ink = registry.challenge("ink")
+    changes = {"crop": "64", "batch": "2", "turns": "1", "steps": "2", "threads": "1", "below": "6", "above": "5"}
+    settings = ink.settings(minutes=1, set=changes)
+    numbers = pipeline.train(ink, folder, tmp_path / "run", settings=settings)
+    assert "F0.5, out of fold" in numbers
+    page = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert (page["folds"], page["finished"], list(page["scores"])) == (2, True, ["1", "2"])  # not 5: two fragments
+    assert set(page["decision"]) == {"threshold", "smallest", "turns"}
+    assert page["difference"] < 1e-4
+    assert not (tmp_path / "run" / "windows").exists()
+    solved = pipeline.solve(ink, folder, tmp_path / "out", model=tmp_path / "run")
+    assert solved.score is not None
+
+
+def test_three_directions_are_done_as_two():
+    block = Deep(4, 6, kernel=3, stride=2, skip=2)
+    features = torch.randn(9, 2, 4, 12, 16)
+    flat = block.convolution.weight.reshape(6, 3, 4, 3, 3).transpose(1, 2)
+    expected = functional.conv3d(features.permute(1, 2, 0, 3, 4), flat, stride=(2, 2, 2), padding=(0, 1, 1))
+    block.norm = torch.nn.Identity()
+    found, layers = block(features.flatten(0, 1), 9)
+    assert layers == 4
+    assert torch.allclose(found.reshape(4, 2, 6, 6, 8).permute(1, 2, 0, 3, 4), expected.relu(), atol=1e-5)
+
+
+def test_the_network_is_small():
+    network = DepthNet(19).eval()
+    assert sum(weights.numel() for weights in network.parameters()) < 2_000_000
+    window = torch.randint(0, 256, (2, 19, 64, 96), dtype=torch.uint8)
+    with torch.inference_mode():
+        answer = network(window)
+        assert answer.shape == (2, 16, 24)
+        assert torch.allclose(network(window[1:])[0], answer[1], atol=1e-4)
+
+
+def test_items(task, tmp_path):
+    item = task.make_item(np.random.default_rng(0), 0)
+    assert {name: (values.shape, values.dtype.name) for name, values in item.items()} == {
+        "window": ((11, 64, 64), "uint8"),
+        "ink": ((16, 16), "float32"),
+        "weight": ((16, 16), "float32"),
+    }
+    again = task.make_item(np.random.default_rng(0), 0)
+    assert all(np.array_equal(item[name], again[name]) for name in item)
+    items = [task.make_item(np.random.default_rng(seed), 1) for seed in range(30)]
+    assert max(each["ink"].max() for each in items) > 0.9
+    assert all(each["weight"].mean() > 0.1 for each in items)
+
+
+def test_a_crop_without_changes_is_the_fragment(task):
+    part = task.make_item.__self__.parts[0]
+    plain = Changes(crop=64, shift=0, zoom=1, mix=0, contrast=0, brightness=0)
+    item = make_item(np.random.default_rng(3), part, Window(6, 5, "last", 1), plain)
+    found = any(
+        np.array_equal(item["window"][4], np.rot90(view[top : top + 64, left : left + 64], turn))
+        for view in (np.asarray(part.window[5]), np.asarray(part.window[5])[:, ::-1])
+        for turn in range(4)
+        for top in range(part.mask.shape[0] - 63)
+        for left in range(part.mask.shape[1] - 63)
+    )
+    assert found
+
+
+@pytest.mark.parametrize("kind", [{"mix": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"contrast": 0.5, "brightness": 30}])
+def test_changes_change(task, kind):
+    part = task.make_item.__self__.parts[0]
+    plain = {"crop": 64, "shift": 0, "zoom": 1, "mix": 0, "contrast": 0, "brightness": 0}
+    window = Window(6, 5, "last", 1)
+    many = [
+        [make_item(np.random.default_rng(seed), part, window, Changes(**plain | more)) for seed in range(8)]
+        for more in ({}, kind)
+    ]
+    same = [np.array_equal(one["window"], other["window"]) for one, other in zip(*many, strict=True)]
+    assert not all(same)
+    for item in many[1]:
+        assert 0 <= item["ink"].min() <= item["ink"].max() <= 1 + 1e-5
+
+
+def test_a_single_fragment_is_cut_into_separated_parts(folder, tmp_path):
+    task = make_task(folder / "train" / "1", SMALL, SETTINGS, tmp_path, 3)
+    assert task.ids == tuple(f"1 part {number}" for number in (1, 2, 3))
+    assert len(set(task.groups)) == 3
+    places = cut_apart((130, 110), 3)
+    assert [each.stop - each.start for each, _ in places] == [38, 38, 38]
+    assert all(after.start - before.stop >= 7 for (before, _), (after, _) in pairwise(places))
+    assert cut_apart((10, 100), 2) == [(slice(None), slice(0, 47)), (slice(None), slice(53, 100))]
+    perfect = {part.id: part.label for part in task.make_item.__self__.parts}
+    assert task.score(perfect).value == pytest.approx(np.mean([bool(len(runs.starts)) for runs in perfect.values()]))
+
+
+def test_the_best_decision_is_found(task):
+    parts = task.make_item.__self__.parts
+    predictions = {}
+    for index, part in enumerate(parts):
+        share = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
+        share = share.reshape(share.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
+        predictions[index] = ((0.2 + 0.4 * share) * FULL).astype(np.uint16)
+    decision = task.decide((0, 1), predictions)
+    assert 0.3 < decision["threshold"] < 0.5
+    answers = {id: task.answer(index, predictions[index], decision) for index, id in enumerate(task.ids)}
+    assert task.score(answers).value > 0.93
+
+
+def test_f_half_of_levels_is_that_of_pixels(task):
+    part = task.make_item.__self__.parts[0]
+    coarse = np.random.default_rng(0).random([-(-side // 4) for side in part.mask.shape]).astype(np.float32)
+    found = f_half_at_levels(coarse, part)
+    for level in (1, 300, 900):
+        answer = task.answer(0, np.rint(coarse * FULL).astype(np.uint16), {"threshold": level / LEVELS, "smallest": 0})
+        value = fbeta(compare(answer, encode(part.ink > 0, order="rows")), beta=0.5, empty=0)
+        assert found[level - 1] == pytest.approx(value, abs=2e-3)
+
+
+def test_the_quick_measure():
+    truth = torch.tensor([[[1.0, 1.0, 0.0, 0.2]]])
+    assert measure(torch.tensor([[[3.0, -1.0, -1.0, -1.0]]]), {"ink": truth}) == pytest.approx(1.25 / (1 + 0.25 * 2))
+    assert measure(-torch.ones(1, 1, 4), {"ink": torch.zeros(1, 1, 4)}) == 0
+
+
+def test_predictions_are_of_the_whole_part(task):
+    network = task.make_network().eval()
+    answer = task.predict(network, 0)
+    assert (answer.shape, answer.dtype) == ((33, 28), np.uint16)
+
+
+def test_windows_are_made_once(folder, tmp_path, monkeypatch):
+    from handlens.challenges.ink.window import Surface
+
+    make_task(folder, SMALL, SETTINGS, tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npy", "2.npy"]
+    monkeypatch.setattr(Surface, "read", None)
+    make_task(folder, SMALL, SETTINGS, tmp_path, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"crop": 70}, "crop is 70; expected a multiple of 32"),
+        ({"turns": 8}, "turns is 8; expected 1 or 4"),
+        ({"below": 2, "above": 3}, "5 layers; the network takes 11 or more"),
+        ({"side": "up"}, "side is 'up'; expected first or last"),
+        ({"shift": 40}, "shift is 40"),
+        ({"zoom": 0.5}, "zoom is 0.5"),
+    ],
+)
+def test_odd_fields_are_refused(fields, words):
+    with pytest.raises(HandlensError, match=words):
+        Fields(**fields)
+
+
+def test_fragments_without_ink_are_refused(folder, tmp_path):
+    import shutil
+
+    place = shutil.copytree(folder / "train" / "1", tmp_path / "1")
+    write_png(place / "inklabels.png", np.zeros((130, 110), bool))
+    with pytest.raises(DataError, match="no ink in any label"):
+        make_task(place, SMALL, SETTINGS, tmp_path / "cache", 2)
+
+
+def test_the_truth_of_parts(task):
+    truth = task.make_item.__self__.truth()
+    assert [case.id for case in truth.cases] == ["1", "2"]
+    assert isinstance(truth.cases[0], Case)
