@@ -20,7 +20,7 @@ import handlens
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import SECONDS, Detector
 from handlens.challenges.forgery.detect.decision import FILE, read_decision
-from handlens.challenges.forgery.forger.made import make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.recipe import RECIPE
 from handlens.challenges.forgery.score import ORDER
@@ -144,6 +144,7 @@ def detectors(model: Path | None) -> dict[str, Detector]:
         "without reused panels": replace(whole, reuse=None),
         "without key points": replace(whole, keypoints=None),
         "without blots": replace(whole, blots=None),
+        "without shifts": replace(whole, shifts=None),
         "without objects": replace(whole, objects=None),
         "dense squares instead of objects": replace(whole, objects=None, blots=replace(whole.blots, across=0.0)),
         "without cutting into panels": replace(whole, splitting=replace(whole.splitting, depth=0)),
@@ -187,7 +188,7 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
         return read_image(question.path), question.truth, ""
     make = make_figure if question.group == "made forged" else make_lookalike
     sources = sources if question.of_sources else None
-    made = make(seed, question.number, size=question.size, sources=sources, compound=True)
+    made = make(seed, question.number, Wanted(size=question.size, sources=sources, compound=True))
     return made.forged, tuple(encode(mask, order=ORDER) for mask in made.masks), made.kind
 
 

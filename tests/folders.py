@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from handlens.errors import Problem
+import pytest
+
+from handlens.errors import DataError, Problem
 from handlens.types import Challenge
 
 
@@ -11,6 +13,15 @@ def only_problem(challenge: Challenge, folder: Path) -> Problem:
     problems = challenge.inspect(folder).problems
     assert len(problems) == 1, problems
     return problems[0]
+
+
+def refused_solution(challenge: Challenge, file: Path, text: str, *, opened: Path) -> str:
+    """What is said of a solution with this text when the truth of `opened`, the file or its folder, is asked for."""
+    file.write_text(text)
+    with pytest.raises(DataError) as caught:
+        challenge.open_truth(opened, challenge.settings())
+    assert caught.value.file == file
+    return str(caught.value)
 
 
 def cut(path: Path, size: int = 99) -> None:

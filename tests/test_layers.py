@@ -9,11 +9,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"types", "files"},
-    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows", "later", "workers"},
+    {"runs", "metrics", "images", "volumes", "splits", "progress", "rows", "later", "workers", "ahead"},
     {"bands", "components", "models"},
     {"tiles", "table", "runfolder", "documents", "judging"},
     {"training"},
     {"challenges"},
+    {"asking"},
     {"pipeline"},
     {"testing"},
     {"registry"},

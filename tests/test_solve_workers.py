@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import tasks
 
-from handlens import pipeline, registry
+from handlens import asking, pipeline, registry
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.runfolder import JOURNAL
 
@@ -70,11 +70,11 @@ def test_the_model_is_prepared_once_and_cases_are_answered_elsewhere(cells, tmp_
     [(True, 4, 100, 4), (True, 4, 4, 2), (True, 4, 3, 1), (True, 1, 100, 1), (False, 4, 100, 1)],
 )
 def test_how_many_workers_there_are_by_default(monkeypatch, parallel, cores, waiting, workers):
-    monkeypatch.setattr(pipeline, "usable_cores", lambda: cores)
+    monkeypatch.setattr(asking, "usable_cores", lambda: cores)
     recipe = type("Recipe", (), {"parallel": True} if parallel else {})()
-    assert max(1, pipeline._count_workers(recipe, None, waiting)) == workers
-    assert pipeline._count_workers(recipe, 3, waiting) == 3
-    assert pipeline._count_workers(recipe, 200, waiting) == waiting
+    assert max(1, asking.count_workers(recipe, None, waiting)) == workers
+    assert asking.count_workers(recipe, 3, waiting) == 3
+    assert asking.count_workers(recipe, 200, waiting) == waiting
 
 
 def test_a_solver_that_cannot_be_shared_says_so(cells, tmp_path):

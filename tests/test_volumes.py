@@ -13,6 +13,7 @@ import pytest
 import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stacks import make_volume, refusal
 
 from handlens import volumes
 from handlens.errors import DataError
@@ -31,11 +32,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_volume(depth: int, height: int, width: int, dtype: Any = np.uint16, seed: int = 0) -> Any:
-    top = np.iinfo(dtype).max
-    return np.random.default_rng(seed).integers(0, top, (depth, height, width), dtype, endpoint=True)
-
-
 def write_stack(folder: Path, volume: Any, **layout: Any) -> Path:
     folder.mkdir(exist_ok=True)
     options = {"photometric": "minisblack", "metadata": None, "software": False, **layout}
@@ -52,15 +48,6 @@ def write_stack(folder: Path, volume: Any, **layout: Any) -> Path:
 @pytest.fixture
 def stack(tmp_path: Path) -> Path:
     return write_stack(tmp_path / "surface_volume", make_volume(4, 20, 17))
-
-
-def refusal(folder: Path) -> str:
-    found = volumes.problems(folder)
-    assert found
-    with pytest.raises(DataError) as caught:
-        volumes.open_stack(folder)
-    assert str(found[0]) in str(caught.value)
-    return str(caught.value)
 
 
 # --- what is read --------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from handlens.challenges.cells.training import Fields, make_task
 from handlens.training import batches, checkpoint, engine, folds, loop
 from handlens.training.networks import Prepare
 from handlens.training.norm import SharedBatchNorm
-from handlens.training.plan import Schedule
+from handlens.training.plan import Effort, Schedule
+from handlens.types import be_quiet
 
 SCHEDULE = Schedule(
     batch=4, rate=0.02, steps=6, threads=1, accelerator="cpu", layout="pixels"
@@ -41,13 +42,13 @@ class Tiny(nn.Module):
         return self.last(self.dropout(features))[:, 0]
 
 
-def make_tiny_task(folder, dropout=0.2):
-    task = make_task(folder, FIELDS, {"order": "rows"})
+def make_tiny_task(folder, dropout=0.2, progress=be_quiet):
+    task = make_task(folder, FIELDS, {"order": "rows"}, progress)
     return replace(task, make_network=partial(Tiny, dropout), is_pretrained=lambda name: name.startswith("first"))
 
 
 def train(folder, run, *, effort=None, schedule=SCHEDULE, dropout=0.2, progress=lambda done, total, words="": None):
-    effort = effort or engine.Effort(folds=2)
+    effort = effort or Effort(folds=2)
     return engine.train(partial(make_tiny_task, folder, dropout), schedule, effort, run, progress)
 
 

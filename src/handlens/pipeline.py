@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from handlens.asking import Telling, answer_all
 from handlens.errors import DataError, HandlensError, ModelError, Problem
 from handlens.files import new_folder, write_text
 from handlens.rows import is_utf8
@@ -21,15 +21,14 @@ from handlens.types import (
     Case,
     Challenge,
     Context,
-    Model,
     Part,
     Recipe,
     Score,
     Settings,
     TrainProgress,
     Truth,
+    be_quiet,
 )
-from handlens.workers import map_in_processes, usable_cores
 
 TRUTH = "truth"
 """Sub-folder of a data folder that holds the truth of its test part."""
@@ -138,13 +137,13 @@ def train(
     settings = challenge.settings() if settings is None else settings
     words = {"challenge": challenge.name, "settings": json.dumps(settings, default=str), "handlens": _version()}
     key = fingerprint(words.values(), folder, without=run)
-    page = {**words, "settings": json.loads(words["settings"]), "data": key}
+    page = _run_page(words, key)
     if (run / ORDER).exists() and read_order(run)["data"] != key:
         what = "this run was begun with other data or settings: handlens train --resume, or name a new folder"
         raise DataError(what, file=run)
     write_text(run / ORDER, json.dumps({**page, "folder": str(folder.resolve())}, indent=1) + "\n")
     try:
-        numbers = challenge.train(folder, run, settings, progress or (lambda _done, _total, _words="", /: None))
+        numbers = challenge.train(folder, run, settings, progress or be_quiet)
     except HandlensError:
         _forget_order(run)
         raise
@@ -190,35 +189,49 @@ def solve(
     if out.exists() and not out.is_dir():
         raise DataError("this is a file: name a folder for the submission", file=out)
     words = {"challenge": challenge.name, "part": part, "recipe": repr(recipe)}
-    told = {option.name for option in challenge.options if tuple(option.commands) != ("train",)}
-    used_settings = {name: value for name, value in settings.items() if name in told}
-    words |= {"settings": json.dumps(used_settings, default=str), "handlens": _version()}
+    words |= {"settings": _told_to_solve(challenge, settings), "handlens": _version()}
     used = [fingerprint([], model, without=out)] if model else []
     key = fingerprint([*words.values(), *used], folder, without=out)
-    telling = _Telling(progress or (lambda _done, _total, _words="", /: None), len(cases))
+    telling = Telling(progress or be_quiet, len(cases))
     context = Context(
         settings, partial(_training_truth, challenge, folder, settings), model, out, telling.part_of_a_case
     )
     journal = Journal(out, key)
-    rows, notes = _answer(challenge, cases, recipe, context, journal, keep_going, workers, telling)
+    rows, notes = answer_all(challenge, cases, recipe, context, journal, keep_going, workers, telling)
     submission = out / f"submission.{form}"
     write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
     answers = require_submission(submission, codec, cases)
     truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
-    result = challenge.score(answers, truth, settings) if truth else None
+    result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
     if result and part == "train" and (model or getattr(recipe, "learned", False)):
         notes.append("the model may have learned from these very cases: their score says little about others")
     if leave := getattr(recipe, "leave", None):
         notes += leave(out, answers, settings)
-    empty = {case.id: challenge.empty(case, settings) for case in cases}
-    empty_score = challenge.score(empty, truth, settings).value if truth else None
     solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
-    page = {**_score_page(challenge, solved), **words, "settings": json.loads(words["settings"]), "data": key}
-    page["model"] = str(model) if model else None
+    page = {**_score_page(challenge, solved), **_run_page(words, key), "model": str(model) if model else None}
     write_text(out / "score.json", json.dumps(page, indent=1) + "\n")
     (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
     journal.remove()
     return solved
+
+
+def _told_to_solve(challenge: Challenge, settings: Settings) -> str:
+    """The settings as JSON, without those that are for training alone."""
+    told = {option.name for option in challenge.options if tuple(option.commands) != ("train",)}
+    return json.dumps({name: value for name, value in settings.items() if name in told}, default=str)
+
+
+def _run_page(words: Mapping[str, str], key: str) -> dict[str, Any]:
+    """What a run was told, for people: the words that its fingerprint was made of, the settings spelled out."""
+    return {**words, "settings": json.loads(words["settings"]), "data": key}
+
+
+def _rate(
+    challenge: Challenge, answers: Mapping[str, Answer], truth: Truth, cases: Sequence[Case], settings: Settings
+) -> tuple[Score, float]:
+    """The score of answers, and what empty ones would get."""
+    empty = {case.id: challenge.empty(case, settings) for case in cases}
+    return challenge.score(answers, truth, settings), challenge.score(empty, truth, settings).value
 
 
 def score_json(challenge: Challenge, result: Score) -> dict[str, Any]:
@@ -239,82 +252,6 @@ def _score_page(challenge: Challenge, solved: Solved) -> dict[str, Any]:
     page["notes"] += solved.notes
     page |= {"valid": True, "submission": solved.submission.name, "count": solved.cases}
     return page | {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
-
-
-def _answer(
-    challenge: Challenge,
-    cases: Sequence[Case],
-    recipe: Recipe,
-    context: Context,
-    journal: Journal,
-    keep_going: bool,
-    workers: int | None,
-    telling: _Telling,
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """A row for every case, and notes; cases that the journal has already are not asked again.
-
-    An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
-    """
-    codec = challenge.codec(context.settings)
-    waiting = [case for case in cases if case.id not in journal.done]
-    known = len(cases) - len(waiting)
-    telling.cases(known)
-    faults: dict[int, str] = {}
-    if waiting:
-        make = partial(_asking, recipe.prepare(context), keep_going)
-        count = _count_workers(recipe, workers, len(waiting))
-        answers = map_in_processes(make, waiting, workers=count, name=lambda case: case.id)
-        with closing(journal), closing(answers):
-            for done, (index, answer) in enumerate(answers, known + 1):
-                if isinstance(answer, _Unread):
-                    faults[index] = answer.why
-                else:
-                    journal.add(waiting[index].id, codec.format(answer, waiting[index]))
-                telling.cases(done)
-    unread = [(waiting[index], faults[index]) for index in sorted(faults)]
-    empty = {case.id: codec.format(challenge.empty(case, context.settings), case) for case, _ in unread}
-    return {**journal.done, **empty}, [f"{case.id}: empty answer, because {why}" for case, why in unread]
-
-
-class _Telling:
-    """Counts cases for the progress bar; in hundredths from when a model first says how far it is with one."""
-
-    def __init__(self, progress: TrainProgress, total: int) -> None:
-        self.progress, self.total, self.done, self.unit = progress, total, 0, 1
-
-    def cases(self, done: int) -> None:
-        self.done = done
-        self.progress(done * self.unit, self.total * self.unit)
-
-    def part_of_a_case(self, done: int, total: int, words: str) -> None:
-        self.unit = 100
-        self.progress(self.done * 100 + 100 * done // total, self.total * 100, words)
-
-
-@dataclass(frozen=True, slots=True)
-class _Unread:
-    """Stands for the answer to a case that cannot be read."""
-
-    why: str
-
-
-def _asking(model: Model, keep_going: bool) -> Callable[[Case], Answer | _Unread]:
-    """What a process does with a case; the model was prepared once, for all processes."""
-    return partial(_ask, model) if keep_going else model
-
-
-def _ask(model: Model, case: Case) -> Answer | _Unread:
-    try:
-        return model(case)
-    except HandlensError as error:
-        return _Unread(str(error))
-
-
-def _count_workers(recipe: Recipe, workers: int | None, waiting: int) -> int:
-    """The number asked for; otherwise one for each core, if there is enough to do to make up for a slow start."""
-    if workers is not None:
-        return min(workers, waiting)
-    return min(usable_cores(), waiting // 2) if getattr(recipe, "parallel", False) else 1
 
 
 def _refuse_model(challenge: Challenge, run: Path) -> None:

@@ -47,15 +47,17 @@ class _Lines:
     def __init__(self, title: str) -> None:
         self.title = title
         self.last = self.begun = time.monotonic()
-        self.before: int | None = None
+        self.before = self.total = -1
 
     def __call__(self, done: int, total: int, words: str = "", /) -> None:
-        if self.before is None:
-            self.before = done  # done by a run before this one
-        if (now := time.monotonic()) - self.last >= LINE_SECONDS:
+        now = time.monotonic()
+        if total != self.total:  # other work: some of it may have been done by a run before this one
+            self.before, self.begun, self.total = done, now, total
+        if now - self.last >= LINE_SECONDS:
             self.last = now
             rest = [f"{done} of {total}"]
             if words and done > self.before:
                 seconds = (now - self.begun) * (total - done) / (done - self.before)
-                rest += [f"{seconds / 60:.0f} min left", words]
+                rest.append(f"{seconds / 60:.0f} min left")
+            rest += [words] if words else []
             print(f"{self.title}: {', '.join(rest)}", file=sys.stderr)

@@ -283,11 +283,6 @@ def overlap(first: Runs, second: Runs) -> int:
     return int(overlaps([first], [second])[0])
 
 
-def union(first: Runs, second: Runs) -> int:
-    """Pixels in either mask."""
-    return first.area + second.area - overlap(first, second)
-
-
 def areas(masks: Sequence[Runs]) -> IntArray:
     """Pixels of each mask."""
     _, lengths, cuts = _join(masks)

@@ -164,6 +164,10 @@ class TrainProgress(Protocol):
     def __call__(self, done: int, total: int, words: str = "", /) -> None: ...
 
 
+def be_quiet(_done: int, _total: int, _words: str = "", /) -> None:
+    """Progress that nobody is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a recipe is told when it prepares a model.
@@ -178,7 +182,7 @@ class Context:
     training: Callable[[], Truth | None] = lambda: None
     model: Path | None = None
     out: Path | None = None
-    tell: Callable[[int, int, str], None] = lambda _done, _total, _words: None
+    tell: TrainProgress = be_quiet
 
 
 class Model(Protocol):

@@ -138,6 +138,64 @@ def test_computing_without_end_is_ended_by_the_clock_and_by_the_processor(honest
     assert time.monotonic() - begun < 20
 
 
+def test_time_that_we_take_ourselves_is_not_the_model_s(honest):
+    """Reading a large photograph between two questions must not make an honest model hang."""
+    image, people = np.zeros((1, 3, 512, 512), np.float32), np.zeros((1, 3), np.float32)
+    with runner.opened(honest, Limits(memory_mib=600, total_seconds=20)) as model:
+        model.left = 1.0
+        time.sleep(1.2)
+        assert len(model.ask(image, people).outputs) == 1
+        model.left = 0.0
+        with pytest.raises(RefusedError, match="not done within 20 s"):
+            model.ask(image, people)
+
+
+@pytest.mark.parametrize("name", ["load_seconds", "answer_seconds", "total_seconds"])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])
+def test_limits_that_are_none_are_refused(name, seconds, honest):
+    with pytest.raises(HandlensError, match=f"{name} is .*; expected a number above 0"):
+        runner.opened(honest, Limits(**{name: seconds})).__enter__()
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_refused_at_once(honest, tmp_path, monkeypatch):
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(honest.read_bytes())
+    start = runner._start
+
+    def cut_and_start(*args):
+        os.truncate(path, 100)
+        return start(*args)
+
+    monkeypatch.setattr(runner, "_start", cut_and_start)
+    found = refusal(path, Limits(load_seconds=30), ask=False)
+    assert (found.verdict, found.why) == ("not a model", "the file became shorter while it was read")
+
+
+def test_a_file_that_is_exchanged_is_judged_as_it_was_when_it_was_opened(honest, tmp_path, monkeypatch):
+    path = tmp_path / "exchanged.onnx"
+    path.write_bytes(honest.read_bytes())
+    start = runner._start
+
+    def exchange_and_start(*args):
+        (tmp_path / "other").write_bytes(b"no model")
+        os.replace(tmp_path / "other", path)
+        return start(*args)
+
+    monkeypatch.setattr(runner, "_start", exchange_and_start)
+    with runner.opened(path, LIMITS) as model:
+        assert model.size == honest.stat().st_size
+        assert len(model.takes) == 2
+
+
+def test_words_of_the_runtime_are_told_without_its_source(tmp_path):
+    model = models.honest()
+    model.opset_import[0].version = 999
+    found = refusal(models.write(tmp_path / "new.onnx", model), ask=False)
+    assert found.verdict == "not a model"
+    assert "Opset 999 is under development" in found.why
+    assert "onnxruntime_src" not in found.why
+
+
 def test_a_process_that_cannot_start_is_our_fault_not_the_model_s(honest, monkeypatch):
     with (
         pytest.raises(HandlensError, match="does not start here") as caught,

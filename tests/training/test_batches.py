@@ -1,11 +1,12 @@
 """A batch follows from seed, stage and step alone."""
 
-import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from handlens.training.batches import Batches, Waiting, made_ahead
+from handlens.ahead import Waiting
+from handlens.training.batches import Batches
 
 
 def make_item(rng, index):
@@ -45,24 +46,11 @@ def test_the_parts_of_two_processes_are_the_whole():
     assert all(np.array_equal(np.concatenate([part[name] for part in parts]), whole[name]) for name in whole)
 
 
-def test_made_ahead_in_order_and_ended_with_the_iterator():
-    waiting = Waiting()
-    ahead = made_ahead(BATCHES, range(3, 50), waiting)
-    steps = [next(ahead) for _ in range(4)]
+def test_they_come_ahead_with_their_steps():
+    with closing(BATCHES.ahead(range(3, 50), Waiting())) as ahead:
+        steps = [next(ahead) for _ in range(4)]
     assert [step for step, _ in steps] == [3, 4, 5, 6]
     assert np.array_equal(steps[2][1]["noise"], BATCHES.make(5)["noise"])
-    before = threading.active_count()
-    ahead.close()
-    assert threading.active_count() == before - 1
-    assert waiting.seconds > 0
-
-
-def test_an_error_of_the_thread_is_raised_here():
-    def broken(rng, index):
-        raise ZeroDivisionError("in the thread")
-
-    with pytest.raises(ZeroDivisionError, match="in the thread"):
-        list(made_ahead(Batches(broken, (0,), 1, 0, 0), range(2), Waiting()))
 
 
 def test_weights_say_how_often_a_member_comes():

@@ -10,13 +10,13 @@ import tiny_training
 import torch
 
 from handlens.errors import HandlensError
-from handlens.training.engine import Effort
+from handlens.training.plan import Effort
 
 PROGRAM = """
 import sys
 from pathlib import Path
 import tiny_training
-from handlens.training.engine import Effort
+from handlens.training.plan import Effort
 if __name__ == "__main__":
     print(tiny_training.train(Path(sys.argv[1]), Path(sys.argv[2]), effort=Effort(folds=2, devices=2), dropout=0.0))
 """

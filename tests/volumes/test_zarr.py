@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stacks import make_volume, refusal
 
 from handlens import volumes
 from handlens.challenges.ink import data
@@ -34,10 +35,6 @@ PACKED = {
     "lzma": lzma.compress,
 }
 CHUNK = (4, 16, 32)
-
-
-def make_volume(dtype: Any = np.uint16, shape: tuple[int, int, int] = (7, 50, 61)) -> Any:
-    return np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
 def chunks_of(volume: Any, chunk: tuple[int, ...] = CHUNK) -> Any:
@@ -135,7 +132,7 @@ def check(folder: Path, volume: Any) -> None:
 @pytest.mark.parametrize("packing", PACKED)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_format_2_with_every_packing(tmp_path: Path, packing: str | None, dtype: Any) -> None:
-    check(write_v2(tmp_path / "a", make_volume(dtype), packing=packing), make_volume(dtype))
+    check(write_v2(tmp_path / "a", make_volume(dtype=dtype), packing=packing), make_volume(dtype=dtype))
 
 
 @pytest.mark.parametrize(("order", "separator", "endian"), list(itertools.product("CF", "./", "<>")))
@@ -206,15 +203,6 @@ def test_a_fragment_may_have_a_zarr_stack(tmp_path: Path) -> None:
 
 
 # --- what is refused -----------------------------------------------------------------------------
-
-
-def refusal(folder: Path) -> str:
-    found = volumes.problems(folder)
-    assert found
-    with pytest.raises(DataError) as caught:
-        volumes.open_stack(folder)
-    assert str(found[0]) in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +282,7 @@ def test_a_truncated_shard_names_itself(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.sampled_from('{}[]",:0123456789abcnulshpez_ '), max_size=60), place=st.integers(0, 200))
 def test_any_description_is_read_or_refused(tmp_path_factory: Any, text: str, place: int) -> None:
-    folder = write_v2(tmp_path_factory.mktemp("z") / "a", make_volume(shape=(1, 5, 5)))
+    folder = write_v2(tmp_path_factory.mktemp("z") / "a", make_volume(1, 5, 5))
     page = (folder / ".zarray").read_text()
     (folder / ".zarray").write_text(page[:place] + text + page[place + len(text) :])
     said = ".zarray is read"

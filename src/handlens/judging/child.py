@@ -7,6 +7,7 @@ its standard output, as frames.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from typing import IO, Any
@@ -104,7 +105,18 @@ def _refusal(verdict: Verdict, what: str, error: Exception) -> RefusedError:
     text = str(error)
     if isinstance(error, MemoryError) or any(word in text.lower() for word in _LACK):
         return RefusedError("out of memory", f"{what}: it needs more memory than is allowed")
-    return RefusedError(verdict, f"{what} ({harmless(text.partition('Status Message:')[2] or text)})")
+    return RefusedError(verdict, f"{what} ({harmless(_plain(text))})")
+
+
+def _plain(text: str) -> str:
+    """An error of the runtime without its number, the place in its source and the signature of a function there.
+
+    >>> _plain("[ONNXRuntimeError] : 1 : FAIL : /src/model.cc:256 Model::Model(Proto&&, const Path&) Unsupported IR")
+    'Unsupported IR'
+    """
+    said = (text.partition("Status Message:")[2] or text).strip()
+    said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", said)
+    return re.sub(r"^/\S+:\d+ .*?\) (?=\S)", "", said)
 
 
 def _slot(slot: Any) -> list[Any]:

@@ -83,6 +83,9 @@ def opened(path: Path, limits: Limits, *, entry: str = CHILD) -> Iterator[Guarde
     """The model, loaded in a process of its own, which is gone at the end. RefusedError where it cannot be loaded."""
     if sys.platform == "win32":
         raise HandlensError("models are judged on Linux and macOS alone: this system cannot limit a process")
+    for name in ("load_seconds", "answer_seconds", "total_seconds"):
+        if not 0 < getattr(limits, name) < math.inf:  # not a number is refused too
+            raise HandlensError(f"{name} is {getattr(limits, name)}; expected a number above 0")
     with tempfile.TemporaryDirectory(prefix="judge-") as folder, _model_file(path) as (file, size):
         process = _start(entry, Path(folder))
         try:
@@ -103,7 +106,7 @@ class GuardedModel:
     def __init__(self, process: subprocess.Popen[bytes], limits: Limits) -> None:
         self.process = process
         self.limits = limits
-        self.deadline = time.monotonic() + START_SECONDS
+        self.left = float(START_SECONDS)  # of waiting: what we do between two questions is not its time
         self.size = 0
         self.guards: tuple[Guard, ...] = ()
         self.takes: tuple[Slot, ...] = ()
@@ -129,7 +132,7 @@ class GuardedModel:
             self.guards = tuple(Guard(str(name), bool(holds), str(how)) for name, holds, how in header["guards"])
         except (RefusedError, KeyError) as error:
             raise HandlensError(f"the locked process for models does not start here ({error})") from None
-        self.deadline = time.monotonic() + self.limits.total_seconds
+        self.left = self.limits.total_seconds
         self.size = size
         header, _ = self._exchange((pack_head({}, size), file), self.limits.load_seconds)
         self.takes, self.gives = _slots(header.get("takes")), _slots(header.get("gives"))
@@ -151,17 +154,19 @@ class GuardedModel:
 
     def _exchange(self, frame: tuple[bytes, bytes | memoryview | int], seconds: float) -> tuple[dict[str, Any], bytes]:
         """Send a frame, whose content may be an open file, and take the answer; a refusal is raised."""
-        now = time.monotonic()
-        if now + seconds <= self.deadline:
-            end, words = now + seconds, f"no answer within {seconds:g} s"
+        begun = time.monotonic()
+        if seconds <= self.left:
+            end, words = begun + seconds, f"no answer within {seconds:g} s"
         else:
-            end, words = self.deadline, f"not done within {self.limits.total_seconds:g} s"
+            end, words = begun + self.left, f"not done within {self.limits.total_seconds:g} s"
         try:
             with suppress(BrokenPipeError):  # it may have left a refusal before it went
                 self._send(frame, end)
             header, payload = self._receive(end)
         except TimeoutError:
             raise RefusedError("hang", words) from None
+        finally:
+            self.left -= time.monotonic() - begun
         refused = header.get("refused")
         if refused is None:
             return header, payload
@@ -179,6 +184,8 @@ class GuardedModel:
         while left and (chunk := os.read(content, min(left, _CHUNK))):
             self._write(memoryview(chunk), end)
             left -= len(chunk)
+        if left:
+            raise RefusedError("not a model", "the file became shorter while it was read")
 
     def _write(self, content: memoryview, end: float) -> None:
         pipe = _number(self.process.stdin)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from handlens.ahead import Waiting, made_ahead
 from handlens.training.task import Array, Random
 
 AHEAD = 3
@@ -67,44 +64,6 @@ class Batches:
         ]
         return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
-
-@dataclass(slots=True)
-class Waiting:
-    """Seconds spent waiting for batches."""
-
-    seconds: float = 0.0
-
-
-def made_ahead(
-    batches: Batches, steps: Sequence[int], waiting: Waiting
-) -> Generator[tuple[int, dict[str, Array]], None, None]:
-    """Steps and their batches. Close the iterator to end the thread."""
-    ready: queue.Queue[Any] = queue.Queue(AHEAD)
-    ended = threading.Event()
-    thread = threading.Thread(target=_fill, args=(batches, steps, ready, ended), daemon=True)
-    thread.start()
-    try:
-        for step in steps:
-            before = time.perf_counter()
-            batch = ready.get()
-            waiting.seconds += time.perf_counter() - before
-            if isinstance(batch, BaseException):
-                raise batch
-            yield step, batch
-    finally:
-        ended.set()
-        while thread.is_alive():  # it may be waiting for room
-            try:
-                ready.get(timeout=0.01)
-            except queue.Empty:
-                thread.join(0.01)
-
-
-def _fill(batches: Batches, steps: Sequence[int], ready: queue.Queue[Any], ended: threading.Event) -> None:
-    try:
-        for step in steps:
-            if ended.is_set():
-                return
-            ready.put(batches.make(step))
-    except BaseException as error:  # raised where the batch is asked for
-        ready.put(error)
+    def ahead(self, steps: Sequence[int], waiting: Waiting) -> Generator[tuple[int, dict[str, Array]], None, None]:
+        """Steps and their batches, made by a thread. Close the iterator to end it."""
+        return made_ahead(lambda _ended: ((step, self.make(step)) for step in steps), room=AHEAD, waiting=waiting)

@@ -38,8 +38,8 @@ class Deep(nn.Module):
         count = (layers - 3) // self.skip + 1
         deep = features.view(layers, -1, *features.shape[1:])
         reach = (count - 1) * self.skip + 1
-        three = torch.cat([deep[first : first + reach : self.skip] for first in range(3)], 2)
-        return functional.relu(self.norm(self.convolution(three.flatten(0, 1))), inplace=True), count
+        three = torch.cat([deep[first : first + reach : self.skip].flatten(0, 1) for first in range(3)], 1)
+        return functional.relu(self.norm(self.convolution(three)), inplace=True), count
 
 
 class Flat(nn.Sequential):

@@ -28,10 +28,10 @@ from handlens.training.folds import judge, keep_prediction, prediction_file, rea
 from handlens.training.loop import LOG, read_log, stage_file, train_stage
 from handlens.training.measure import measure_speed
 from handlens.training.networks import lay_out
-from handlens.training.plan import PLAN, Plan, Schedule, Stage, count_steps, read_plan, write_plan
+from handlens.training.plan import PLAN, Effort, Plan, Schedule, Stage, count_steps, read_plan, write_plan
 from handlens.training.stopping import Flag, TrainingStopped, heard
 from handlens.training.task import Finished, Task
-from handlens.types import TrainProgress
+from handlens.types import TrainProgress, be_quiet
 
 MODEL = "model.onnx"
 WEIGHTS = "weights.pt"
@@ -39,24 +39,10 @@ WEIGHTS = "weights.pt"
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How much a training may take: minutes, folds, processes."""
-
-    minutes: float = 60.0
-    folds: int = 5
-    devices: int = 1
-    nodes: int = 1
-
-    def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise HandlensError("1 fold: at least 2 are needed, so that every example is asked of another network")
-
-
-@dataclass(frozen=True, slots=True)
 class _Order:
     """What every process of a training is told."""
 
-    make_task: Callable[[], Task]
+    make_task: Callable[[TrainProgress], Task]
     schedule: Schedule
     effort: Effort
     run: Path
@@ -64,12 +50,12 @@ class _Order:
 
 
 def train(
-    make_task: Callable[[], Task], schedule: Schedule, effort: Effort, run: Path, progress: TrainProgress
+    make_task: Callable[[TrainProgress], Task], schedule: Schedule, effort: Effort, run: Path, progress: TrainProgress
 ) -> Mapping[str, float]:
     """Train into a folder, or go on there; gives numbers of examples that were not learned from.
 
     Stopped by Ctrl-C or SIGTERM it leaves a model that can be used, and raises TrainingStopped. Where several
-    processes work, `make_task` is called in each, so it must be picklable.
+    processes work, `make_task` is called in each, so it must be picklable. It is told whom to tell how far it is.
     """
     if (numbers := _finished(run)) is not None:
         return numbers
@@ -105,7 +91,7 @@ def _work_beside(fabric: Fabric, order: _Order, flag: Flag) -> Mapping[str, floa
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not fabric.is_global_zero:
-        return _work(fabric, order, flag, lambda _done, _total, _words="", /: None)
+        return _work(fabric, order, flag, be_quiet)
     try:
         with bar("training") as progress:
             return _work(fabric, order, flag, progress)
@@ -120,7 +106,7 @@ def _work(fabric: Fabric, order: _Order, flag: Flag, progress: TrainProgress) ->
     threads = machine.choose_threads(order.schedule.threads, fabric.device.type, devices)
     begun = time.monotonic()
     with machine.repeatable(threads):
-        task = order.make_task()
+        task = order.make_task(progress)
         plan = _plan(fabric, order, task, threads, begun)
         try:
             final = _take_stages(fabric, task, plan, order.run, flag, progress)
@@ -209,7 +195,7 @@ def _take_stages(
         average = train_stage(fabric, task, plan, stage, run, flag, partial(_tell, progress, done, total))
         done += stage.steps
         _ask(fabric, task, plan, stage, average, run, flag)
-        done += len(stage.asked)
+        done += plan.steps_to_ask(stage)
         progress(done, total, stage.name)
     return average
 

@@ -15,10 +15,11 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from handlens.ahead import Waiting
 from handlens.errors import DataError, HandlensError
 from handlens.files import write_text
 from handlens.training import checkpoint
-from handlens.training.batches import Batches, Waiting, made_ahead
+from handlens.training.batches import Batches
 from handlens.training.networks import lay_out
 from handlens.training.plan import Plan, Schedule, Stage
 from handlens.training.stopping import Flag, TrainingStopped
@@ -126,7 +127,7 @@ def train_stage(
     )
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
     waiting, saved = Waiting(), time.monotonic()
-    with closing(made_ahead(batches, range(learner.step, stage.steps), waiting)) as ahead:
+    with closing(batches.ahead(range(learner.step, stage.steps), waiting)) as ahead:
         for step, batch in ahead:
             loss, words = stepper.take(step, batch)
             if log:

@@ -10,6 +10,8 @@ from typing import Any
 
 from handlens.errors import DataError, HandlensError
 from handlens.files import write_text
+from handlens.training.task import change, check_ranges
+from handlens.types import Settings
 
 PLAN = "plan.json"
 LEAST_STEPS = 20
@@ -62,9 +64,28 @@ class Schedule:
         ranges |= {"seed": (0, 2**31), "threads": (0, 4096)}
         if self.layout not in LAYOUTS:
             raise HandlensError(f"layout is {self.layout!r}; expected one of {', '.join(LAYOUTS)}")
-        for name, (least, most) in ranges.items():
-            if not least <= getattr(self, name) <= most:
-                raise HandlensError(f"{name} is {getattr(self, name)}; expected {least:g} to {most:g}")
+        check_ranges(self, ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much a training may take: minutes, folds, processes."""
+
+    minutes: float = 60.0
+    folds: int = 5
+    devices: int = 1
+    nodes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.folds < 2:
+            raise HandlensError("1 fold: at least 2 are needed, so that every example is asked of another network")
+
+
+def as_told(fields: Any, schedule: Schedule, settings: Settings) -> tuple[Any, Schedule, Effort]:
+    """Fields and schedule as `--set` changes them, and the effort, of what `handlens train` was told."""
+    fields, schedule = change(fields, settings["set"], other=schedule)
+    effort = Effort(settings["minutes"], settings["folds"], settings["devices"], settings["nodes"])
+    return fields, schedule, effort
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +148,13 @@ class Plan:
         ]
         return [*folds, Stage("final", self.folds, everyone, (), self.final_steps)]
 
+    def steps_to_ask(self, stage: Stage) -> int:
+        """How many steps take as long as asking a fold's examples: the progress bar counts in steps."""
+        return round(len(stage.asked) * self.speed.predict / self.speed.step)
+
     def total(self) -> int:
-        """Steps and predictions of the whole run, which the progress bar counts."""
-        return self.steps * self.folds + self.final_steps + len(self.ids)
+        """Length of the whole run, in steps."""
+        return sum(stage.steps + self.steps_to_ask(stage) for stage in self.stages())
 
 
 def count_steps(seconds: float, folds: int, examples: int, speed: Speed) -> tuple[int, int]:

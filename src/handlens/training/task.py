@@ -117,6 +117,13 @@ def change(settings: Any, given: Mapping[str, str], *, other: Any = None) -> tup
     return settings, other
 
 
+def check_ranges(settings: Any, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse a field that is below the least or above the most of its range."""
+    for name, (least, most) in ranges.items():
+        if not least <= getattr(settings, name) <= most:
+            raise HandlensError(f"{name} is {getattr(settings, name)}; expected {least:g} to {most:g}")
+
+
 def _kinds(settings: Any) -> dict[str, type]:
     return {each.name: type(getattr(settings, each.name)) for each in fields(settings)}
 

@@ -6,12 +6,12 @@ import pytest
 from handlens.challenges.forgery.forger import aftermath, copies
 from handlens.challenges.forgery.forger.changes import Change, changed
 from handlens.challenges.forgery.forger.figures import draw_figure
-from handlens.challenges.forgery.forger.made import FORGERIES, make_figure
+from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
 from handlens.challenges.forgery.forger.reuse import reuse_panel
 
 
 def plain(plan, number, **options):
-    return make_figure(3, number, size=256, plan=plan, aftermath=False, **options)
+    return make_figure(3, number, Wanted(size=256, plan=plan, aftermath=False, **options))
 
 
 def pieces(mask):

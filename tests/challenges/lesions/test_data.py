@@ -191,6 +191,16 @@ def test_demographics_in_all_their_spellings(texts: tuple[str, ...], expected: t
     assert tuple(found[name] for name in ("age", "gender", "location")) == expected
 
 
+def test_sex_and_site_are_other_names(folder: Path) -> None:
+    """Columns that were passed over in silence would make everybody unknown."""
+    expected = [case.details for case in CHALLENGE.read_cases(folder, "train")]
+    table = read_table(folder / LABELS)
+    names = {"Gender": "Sex", "Location": "site"}
+    write_table(folder / LABELS, [[names.get(name, name) for name in table[0]], *table[1:]])
+    assert [case.details for case in CHALLENGE.read_cases(folder, "train")] == expected
+    assert len({details["location"] for details in expected}) > 1
+
+
 def test_numeric_locations_are_accepted(folder: Path) -> None:
     names = ["arm", "feet", "genitalia", "hand", "head", "leg", "torso"]
     expected = [case.details["location"] for case in CHALLENGE.read_cases(folder, "train")]
@@ -273,8 +283,16 @@ def test_a_row_twice_is_named_with_both_lines(folder: Path) -> None:
     problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.id) == (LABELS, 22, table[3][0])
     assert problem.what.startswith("this file is there twice, first on line 4")
-    with pytest.raises(DataError, match=f"line 22: {table[3][0]} is there twice"):
-        CHALLENGE.open_truth(folder, SETTINGS)
+    for read in (lambda: CHALLENGE.read_cases(folder, "train"), lambda: CHALLENGE.open_truth(folder, SETTINGS)):
+        with pytest.raises(DataError, match=f"line 22: {table[3][0]} is there twice, first on line 4: remove one"):
+            read()
+
+
+def test_a_column_twice_is_named(folder: Path) -> None:
+    """Which of the two would count?"""
+    table = read_table(folder / LABELS)
+    write_table(folder / LABELS, [[*row, row[1]] for row in table])
+    assert only_problem(CHALLENGE, folder).what == "line 1: the column 'label' is there twice: remove one of them"
 
 
 @pytest.mark.parametrize(

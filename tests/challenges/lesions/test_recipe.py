@@ -83,6 +83,7 @@ def test_facts_of_the_command_stand_in_where_the_table_has_none(data, model):
     assert np.allclose(
         told(nobody), prepare(model)(Case("a", path, details={"age": 90.0, "gender": "m", "location": 7}))
     )
+    assert np.array_equal(told(nobody), prepare(model, age=90, gender="male", site="7")(nobody))
     with pytest.raises(HandlensError, match="age is 121; expected 0 to 120"):
         prepare(model, age=121)
 
@@ -133,7 +134,7 @@ def test_the_shipped_model_is_used_where_it_knows_the_classes(data, tmp_path, mo
     monkeypatch.setattr(recipe, "SHIPPED", write_model(tmp_path / "shipped"))
     assert RECIPE.learned
     assert isinstance(prepare(None), recipe.Network)
-    with pytest.raises(ModelError, match="no labelled photographs to learn from"):  # the fallback of eleven classes
+    with pytest.raises(ModelError, match="knows the ten classes: .*; there are no labelled photographs to learn from"):
         prepare(None, taxonomy="eleven")
     monkeypatch.setattr(recipe, "SHIPPED", tmp_path / "none")
     assert not RECIPE.learned

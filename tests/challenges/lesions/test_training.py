@@ -186,6 +186,14 @@ def test_an_encoder_that_learned_nothing_has_no_warm_start(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_too_many_folds_are_refused_before_anything_is_kept(data, tmp_path):
+    """What the encoder sees takes minutes; left behind, it would hold the folder for that order."""
+    settings = LESIONS.settings(folds=50, set={"size": "32"})
+    with pytest.raises(HandlensError, match="groups cannot fill 50 folds"):
+        pipeline.train(LESIONS, data, tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
 def test_decisions_are_nested(task):
     from training_plans import plan_of
 

@@ -17,7 +17,7 @@ from handlens.errors import DataError, HandlensError
 from handlens.images import read_rgb
 from handlens.metrics import compare, dice
 from handlens.runs import Runs, decode, encode
-from handlens.types import Settings, TrainProgress, Truth
+from handlens.types import Settings, TrainProgress, Truth, be_quiet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -80,24 +80,21 @@ class Fields:
 
 def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
     """Train on the labelled slides of a folder; the numbers are of slides that were not learned from."""
-    from handlens.training.engine import Effort
     from handlens.training.engine import train as train_task
-    from handlens.training.plan import Schedule
-    from handlens.training.task import change
+    from handlens.training.plan import Schedule, as_told
 
-    fields, schedule = change(Fields(), settings["set"], other=Schedule())
-    effort = Effort(settings["minutes"], settings["folds"], settings["devices"], settings["nodes"])
+    fields, schedule, effort = as_told(Fields(), Schedule(), settings)
     return train_task(partial(make_task, folder, fields, settings), schedule, effort, run, progress)
 
 
-def make_task(folder: Path, fields: Fields, settings: Settings) -> Task:
+def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainProgress = be_quiet) -> Task:
     """Cells as the engine sees it, all slides in memory."""
     from handlens.training.task import Task
 
     settings = {**settings, "order": score.ORDER}  # in memory only one of the two is needed
     truth = data.open_truth(folder, settings)
     labels = tuple(truth.read(case) for case in truth.cases)
-    slides = Slides(tuple(_read_slides(truth, labels)), labels, fields)
+    slides = Slides(tuple(_read_slides(truth, labels, progress)), labels, fields)
     return Task(
         challenge="cells",
         metric="Dice",
@@ -204,9 +201,10 @@ def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
     return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
 
 
-def _read_slides(truth: Truth, labels: Sequence[Runs]) -> list[tuple[Bytes, Bytes]]:
-    found = []
+def _read_slides(truth: Truth, labels: Sequence[Runs], progress: TrainProgress) -> list[tuple[Bytes, Bytes]]:
+    found: list[tuple[Bytes, Bytes]] = []
     for case, label in zip(truth.cases, labels, strict=True):
+        progress(len(found), len(labels), "reading slides")
         if case.shape is None:
             raise DataError("its size is unknown", file=case.path)
         mask = decode(label, case.shape, order=score.ORDER)

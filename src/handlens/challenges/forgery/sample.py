@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from handlens import runs
-from handlens.challenges.forgery.forger.made import Made, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.images import Array, write_png
@@ -47,11 +47,11 @@ def write_sample(
     for number in range(pairs):
         name = str(FIRST_ID + number)
         twin = number % FORGED_ONLY != FORGED_ONLY // 2
-        made = make_figure(seed, number, size=_size(size, number), sources=sources)
+        made = make_figure(seed, number, Wanted(size=_size(size, number), sources=sources))
         _write_training(folder, name, made, twin=twin, mode=_mode(seed, number))
     for number in range(pairs // LOOKALIKE_TRAINING):
         name = f"{FIRST_ID + pairs + cases + number}.png"
-        made = make_lookalike(seed, number, size=_size(size, number), sources=sources)
+        made = make_lookalike(seed, number, Wanted(size=_size(size, number), sources=sources))
         write_png(folder / "train_images" / "authentic" / name, _stored(made.honest, _mode(seed, number)))
     rows = _write_test(folder, seed, cases, size, sources, first=pairs)
     _write_csv(folder / "sample_submission.csv", ("case_id", "annotation"), [(row[0], AUTHENTIC) for row in rows])
@@ -72,7 +72,7 @@ def _write_test(
     for number in range(cases):
         name, mode = str(FIRST_ID + first + number), _mode(seed, first + number)
         make = make_lookalike if number in lookalikes else make_figure
-        made = make(seed, first + number, size=_size(size, number), sources=sources)
+        made = make(seed, first + number, Wanted(size=_size(size, number), sources=sources))
         honest = number in authentic
         write_png(folder / "test_images" / f"{name}.png", _stored(made.honest if honest else made.forged, mode))
         rows.append((name, *_solution(() if honest else made.masks, made.honest.shape)))

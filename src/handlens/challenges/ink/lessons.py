@@ -16,7 +16,7 @@ from handlens.challenges.ink.window import Bytes, Mask, Surface, Window, find_su
 from handlens.errors import DataError
 from handlens.files import replacing
 from handlens.runs import Runs, decode, encode
-from handlens.types import Case, Truth
+from handlens.types import Case, TrainProgress, Truth
 
 Random = np.random.Generator
 Item = dict[str, npt.NDArray[Any]]
@@ -69,10 +69,11 @@ class Changes:
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-def read_parts(truth: Truth, window: Window, cache: Path, *, folds: int) -> list[Part]:
+def read_parts(truth: Truth, window: Window, cache: Path, progress: TrainProgress, *, folds: int) -> list[Part]:
     """Labelled fragments, each a part; a single one is cut into as many parts as there are folds, with gaps between."""
     parts: list[Part] = []
-    for case in truth.cases:
+    for number, case in enumerate(truth.cases):
+        progress(number, len(truth.cases), f"flattening fragment {case.id}")
         stack, mask = open_fragment(case.path, cache=cache)
         layers = _keep_window(case, find_surface(stack, mask, window), cache)
         ink = decode(truth.read(case), stack.shape, order=ORDER).view(np.uint8)

@@ -7,18 +7,19 @@ answer. Memory holds a few lines of tiles and one number for every square.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from handlens.ahead import made_ahead
 from handlens.challenges.ink.window import Bytes, Mask
 from handlens.tiles import Cuts, Tiling, cut
 from handlens.types import Shape
@@ -30,8 +31,11 @@ Network = Callable[[Bytes], Map]
 STRIDE = 4
 """Side in pixels of the squares that the network answers for."""
 
-TILING = Tiling(largest=128, overlap=16, multiple=8)
-"""In squares: tiles of at most 512 pixels that share 64, their places multiples of 32 pixels."""
+TILING = Tiling(largest=80, overlap=16, multiple=8)
+"""In squares: tiles of at most 320 pixels that share 64, their places multiples of 32 pixels.
+
+Tiles of 512 pixels took as long and twice the memory: what a small tile needs stays in the processor's cache.
+"""
 
 BAND_BYTES = 48 << 20
 """Bytes of a stack that are read at a time, nearly: a column of it has about 64."""
@@ -117,7 +121,8 @@ def _compute(
     """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
     pool = ThreadPoolExecutor(effort.threads) if effort.threads else _Here()
-    with pool as threads, closing(_read_ahead(source, rows, lines, effort.rows)) as ahead:
+    windows = partial(_windows, source, rows, lines, effort.rows)
+    with pool as threads, closing(made_ahead(windows, room=1)) as ahead:
         try:
             for line, window in ahead:
                 waiting.append((line, list(_submit(threads, window, source, network, effort, rows, columns, line))))
@@ -178,54 +183,28 @@ def _gather(line: int, tiles: list[tuple[int, Future[Map]]], rows: Cuts, columns
     return line, answer
 
 
-def _read_ahead(
-    source: Source, rows: Cuts, lines: Sequence[int], step: int | None
-) -> Generator[tuple[int, Bytes], None, None]:
-    """Lines and their windows, read by a thread of its own. Close the iterator to end it."""
-    ready: queue.Queue[Any] = queue.Queue(1)
-    ended = threading.Event()
-    thread = threading.Thread(target=_fill, args=(source, rows, lines, step, ready, ended), daemon=True)
-    thread.start()
-    try:
-        for line in lines:
-            window = ready.get()
-            if isinstance(window, BaseException):
-                raise window
-            yield line, window
-    finally:
-        ended.set()
-        while thread.is_alive():  # it may be waiting for room
-            try:
-                ready.get(timeout=0.01)
-            except queue.Empty:
-                thread.join(0.01)
-
-
-def _fill(
-    source: Source, rows: Cuts, lines: Sequence[int], step: int | None, ready: queue.Queue[Any], ended: threading.Event
-) -> None:
-    """Read the rows of one line after the other; those that the line before has seen are copied from it."""
+def _windows(
+    source: Source, rows: Cuts, lines: Sequence[int], step: int | None, ended: threading.Event
+) -> Iterator[tuple[int, Bytes]]:
+    """Lines and their windows, until it has ended; rows that the line before has seen are copied from it."""
     height, width = source.shape
     high = rows.size * STRIDE
     step = step or max(1, BAND_BYTES // (width * 64) // source.grain) * source.grain
     window, top, bottom = np.empty((0, 0, width), np.uint8), 0, 0
-    try:
-        for line in lines:
-            start = rows.starts[line] * STRIDE
-            end = min(start + high, height)
-            known = window[:, start - top :] if top <= start < bottom else window[:, :0]
-            parts = [known] if known.shape[1] else []
-            begin = start + known.shape[1]
-            while begin < end and not ended.is_set():
-                stop = min((begin // step + 1) * step, end)
-                parts.append(source.read(begin, stop))
-                begin = stop
-            if ended.is_set():
-                return
-            window, top, bottom = np.concatenate(parts, axis=1), start, end
-            ready.put(window)
-    except BaseException as error:  # raised where the window is asked for
-        ready.put(error)
+    for line in lines:
+        start = rows.starts[line] * STRIDE
+        end = min(start + high, height)
+        known = window[:, start - top :] if top <= start < bottom else window[:, :0]
+        parts = [known] if known.shape[1] else []
+        begin = start + known.shape[1]
+        while begin < end and not ended.is_set():
+            stop = min((begin // step + 1) * step, end)
+            parts.append(source.read(begin, stop))
+            begin = stop
+        if ended.is_set():
+            return
+        window, top, bottom = np.concatenate(parts, axis=1), start, end
+        yield line, window
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Where no model lies in the package, the plain solver answers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,23 +18,16 @@ from handlens.challenges.ink.plain import PooledStatistics
 from handlens.challenges.ink.predict import STRIDE, TILING, Effort, Map, predict
 from handlens.challenges.ink.window import Bytes, Surface, Window, find_surface, open_fragment
 from handlens.errors import ModelError
-from handlens.models import MODEL, PLAN, Session, is_model, read_plan
+from handlens.models import MODEL, PLAN, Session, check_probabilities, is_model, read_plan
 from handlens.runfolder import fingerprint
 from handlens.runs import Runs
-from handlens.types import Case, Context, Model
+from handlens.types import Case, Context, Model, TrainProgress, be_quiet
 from handlens.workers import usable_cores
 
 SHIPPED = Path(__file__).with_name("model")
 """The model that comes with the package, trained on made-up fragments alone."""
 
 MOST_TURNS = 4
-
-Tell = Callable[[int, int, str], None]
-"""Told how many lines of tiles of a fragment are done, of how many, and words about it."""
-
-
-def be_quiet(_done: int, _total: int, _words: str, /) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +42,7 @@ class Network:
         expected = (1, window.shape[1] // STRIDE, window.shape[2] // STRIDE)
         if answer.shape != expected:
             raise ModelError(f"{self.session.path}: answers {answer.shape}; expected {expected}: train again")
-        if not 0 <= float(answer.min()) <= float(answer.max()) <= 1:  # not a number fails too
-            raise ModelError(f"{self.session.path}: answers with numbers outside of 0 to 1: train again")
+        check_probabilities(answer, self.session.path)
         return np.asarray(answer[0], np.float32)
 
 
@@ -76,7 +67,7 @@ class Looking:
     key: str
     out: Path | None = None
     form: str | None = None
-    tell: Tell = be_quiet
+    tell: TrainProgress = be_quiet
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         plain = replace(self, tell=be_quiet, effort=Effort(self.effort.turns, 1, self.effort.rows, _tell_nobody))

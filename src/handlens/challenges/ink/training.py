@@ -21,7 +21,7 @@ from handlens.challenges.ink.window import Bytes, Window
 from handlens.errors import HandlensError
 from handlens.metrics import compare, fbeta
 from handlens.runs import Runs
-from handlens.types import Case, Settings, TrainProgress, Truth
+from handlens.types import Case, Settings, TrainProgress, Truth, be_quiet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -86,6 +86,8 @@ class Fields:
     brightness: float = 8.0
 
     def __post_init__(self) -> None:
+        from handlens.training.task import check_ranges
+
         if self.window.layers < LEAST_LAYERS:
             least = f"the network takes {LEAST_LAYERS} or more: raise below or above"
             raise HandlensError(f"{self.window.layers} layers; {least}")
@@ -93,12 +95,7 @@ class Fields:
             raise HandlensError(f"crop is {self.crop}; expected a multiple of 32 from 64 on")
         if self.turns not in (1, 4):
             raise HandlensError(f"turns is {self.turns}; expected 1 or 4")
-        if not 0.1 <= self.width <= 8:
-            raise HandlensError(f"width is {self.width}; expected 0.1 to 8")
-        if not 0 <= self.shift <= 16:
-            raise HandlensError(f"shift is {self.shift}; expected 0 to 16")
-        if not 1 <= self.zoom <= 4:
-            raise HandlensError(f"zoom is {self.zoom}; expected 1 to 4")
+        check_ranges(self, {"width": (0.1, 8), "shift": (0, 16), "zoom": (1, 4)})
 
     @property
     def window(self) -> Window:
@@ -107,28 +104,28 @@ class Fields:
 
 def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
     """Train on the labelled fragments of a folder; the numbers are of fragments that were not learned from."""
-    from handlens.training.engine import Effort as Time
     from handlens.training.engine import train as train_task
-    from handlens.training.plan import Schedule
-    from handlens.training.task import change
+    from handlens.training.plan import Schedule, as_told
 
-    fields, schedule = change(Fields(), settings["set"], other=Schedule(batch=4, rate=0.003))
+    fields, schedule, effort = as_told(Fields(), Schedule(batch=4, rate=0.003), settings)
     fragments = len(data.open_truth(folder, settings).cases)
-    folds = min(settings["folds"], fragments) if fragments > 1 else settings["folds"]
-    effort = Time(settings["minutes"], folds, settings["devices"], settings["nodes"])
-    make = partial(make_task, folder, fields, settings, run / WINDOWS, folds)
+    if 1 < fragments < effort.folds:
+        effort = replace(effort, folds=fragments)
+    make = partial(make_task, folder, fields, settings, run / WINDOWS, effort.folds)
     numbers = train_task(make, schedule, effort, run, progress)
     shutil.rmtree(run / WINDOWS, ignore_errors=True)
     return numbers
 
 
-def make_task(folder: Path, fields: Fields, settings: Settings, cache: Path, folds: int) -> Task:
+def make_task(
+    folder: Path, fields: Fields, settings: Settings, cache: Path, folds: int, progress: TrainProgress = be_quiet
+) -> Task:
     """Ink as the engine sees it; windows lie in files that are mapped into memory."""
     from handlens.training.task import Task
 
     truth = data.open_truth(folder, settings)
     window = replace(fields.window, spare=fields.shift)
-    parts = tuple(read_parts(truth, window, cache, folds=folds))
+    parts = tuple(read_parts(truth, window, cache, progress, folds=folds))
     fragments = Fragments(parts, fields)
     return Task(
         challenge="ink",

@@ -19,6 +19,11 @@ FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")
 GROUP_COLUMNS = ("patient_id", "lesion_id", "group")
 """What photographs may have in common; the first that a row has counts: a person may have several lesions."""
 
+DEMOGRAPHIC_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "age": ("age",),
+    "gender": ("gender", "sex"),
+    "location": ("location", "site"),
+}
 KIND_COLUMNS = ("image_type",)
 TONE_COLUMNS = ("skin_tone", "skin_tone_class", "fitzpatrick", "fitzpatrick_skin_type")
 MAX_AGE = 120
@@ -39,7 +44,7 @@ class Record:
 
     @property
     def file(self) -> str:
-        return next((self.texts[name] for name in FILE_COLUMNS if self.texts.get(name)), "")
+        return _first_text(self.texts, FILE_COLUMNS)
 
     def label(self, taxonomy: Taxonomy) -> str | None:
         """The class as written in the taxonomy; the text itself where it is no class; None without a label column."""
@@ -81,8 +86,6 @@ def open_truth(path: Path, settings: Settings) -> Truth:
             raise DataError(
                 f"line {record.line}: {found}; the {taxonomy.name} classes are {', '.join(taxonomy.classes)}", file=csv
             )
-        if record.file in labels:
-            raise DataError(f"line {record.line}: {record.file} is there twice", file=csv)
         labels[record.file] = label
         cases.append(_case(record, csv))
     if not cases:
@@ -116,16 +119,21 @@ def read_column(path: Path, names: Sequence[str]) -> dict[str, str]:
         return {}
     found = {}
     for record in read_records(csv):
-        if text := next((record.texts[name] for name in names if record.texts.get(name)), ""):
+        if text := _first_text(record.texts, names):
             found[record.file] = text
     return found
 
 
 def read_records(csv: Path) -> Iterator[Record]:
     """The rows of a labels file; header case and `,` or `;` do not matter. DataError at the first that does not fit."""
+    lines: dict[str, int] = {}
     for record in _all_records(csv):
         if record.fault:
             raise DataError(f"line {record.line}: {record.fault}", file=csv)
+        if record.file in lines:
+            what = f"{record.file} is there twice, first on line {lines[record.file]}: remove one of the rows"
+            raise DataError(f"line {record.line}: {what}", file=csv)
+        lines[record.file] = record.line
         yield record
 
 
@@ -137,6 +145,8 @@ def _all_records(csv: Path) -> Iterator[Record]:
         names = [(cell or "").strip().lower() for cell in header.cells] if header else []
         if not any(name in FILE_COLUMNS for name in names):
             raise TableError(f"no file column; expected one of {', '.join(FILE_COLUMNS)}", 1)
+        if twice := [name for name, count in Counter(names).items() if name and count > 1]:
+            raise TableError(f"the column {twice[0]!r} is there twice: remove one of them", 1)
         for row in rows:
             texts = dict(zip(names, ((cell or "").strip() for cell in row.cells), strict=False))
             yield Record(row.line, texts, _fault_of(row, len(names), texts))
@@ -169,7 +179,12 @@ def _list_csv(folder: Path) -> list[Path]:
 
 def read_demographics(texts: Mapping[str, str]) -> dict[str, float | str | int | None]:
     """Age in years, gender `m` or `f`, location 1 to 7; None where unknown. ValueError says what is wrong."""
-    return {name: read(texts.get(name, "")) for name, read in _DEMOGRAPHICS.items()}
+    return {name: read(_first_text(texts, DEMOGRAPHIC_COLUMNS[name])) for name, read in _DEMOGRAPHICS.items()}
+
+
+def _first_text(texts: Mapping[str, str], names: Sequence[str]) -> str:
+    """What the first of these columns says that says anything."""
+    return next((texts[name] for name in names if texts.get(name)), "")
 
 
 def _read_age(text: str) -> float | None:
@@ -240,7 +255,7 @@ def _case(record: Record, source: Path) -> Case:
     except ValueError as error:
         raise DataError(f"line {record.line}: {error}", file=source) from None
     root = source if source.is_dir() else source.parent
-    group = next((record.texts[name] for name in GROUP_COLUMNS if record.texts.get(name)), record.file)
+    group = _first_text(record.texts, GROUP_COLUMNS) or record.file
     return Case(record.file, _photograph(root, record.file), None, group, details)
 
 
@@ -330,7 +345,7 @@ def _faults(record: Record, label: str | None, root: Path, tally: _Tally) -> Ite
             yield f"unknown class {label!r}; the classes are {', '.join(TAXONOMIES['ten'].classes)}"
     for name, read in _DEMOGRAPHICS.items():
         try:
-            tally.unknown[name] += read(record.texts.get(name, "")) is None
+            tally.unknown[name] += read(_first_text(record.texts, DEMOGRAPHIC_COLUMNS[name])) is None
         except ValueError as error:
             yield str(error)
 

@@ -43,6 +43,9 @@ PEOPLE = ((5, 0, 1), (85, 1, 7), (0, 1, 5), (45, -1, 5), (45, 1, -1), (0, -1, -1
 LEAST_CHANGE = 1e-6
 """A probability that changes less has not changed."""
 
+REPEATS = 10
+"""How often two questions are asked again where their answers differ: by chance they do not always keep apart."""
+
 CLEAR_CHANGE = 0.01
 """A probability that changes more between alone and in a batch is worth a note."""
 
@@ -185,7 +188,17 @@ def _changes(asking: _Asking, question: _Question, others: Sequence[_Question]) 
     """Whether any of the others is answered differently; all are asked, because each must have a sound answer."""
     before, _ = asking.ask(question)
     answers = [asking.ask(other)[0] for other in others]
-    return any(np.abs(answer - before).max() > LEAST_CHANGE for answer in answers)
+    return any(
+        np.abs(answer - before).max() > LEAST_CHANGE and _always_apart(asking, question, other)
+        for other, answer in zip(others, answers, strict=True)
+    )
+
+
+def _always_apart(asking: _Asking, one: _Question, other: _Question) -> bool:
+    """Whether some class is answered differently every time: noise changes answers too, and uses no input."""
+    left, right = (np.concatenate([asking.ask(each)[0] for _ in range(REPEATS)]) for each in (one, other))
+    gaps = np.maximum(left.min(axis=0) - right.max(axis=0), right.min(axis=0) - left.max(axis=0))
+    return bool(gaps.max() > LEAST_CHANGE)
 
 
 def _measure(asking: _Asking, trial: Sequence[_Question], first: Sequence[Rows]) -> tuple[list[float], list[str]]:

@@ -6,6 +6,8 @@ from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.training.options import TRAIN_OPTIONS
 from handlens.types import Option
 
+SITES = (*LOCATIONS, *(str(number) for number in range(1, len(LOCATIONS) + 1)))
+
 OPTIONS = (
     Option(
         "taxonomy",
@@ -31,7 +33,7 @@ OPTIONS = (
         commands=("judge",),
     ),
     Option("age", "Age in years of the person, where the data does not say it.", commands=("solve",)),
-    Option("gender", "The same for the gender.", choices=("m", "f"), commands=("solve",)),
-    Option("site", "The same for the body site.", choices=LOCATIONS, commands=("solve",)),
+    Option("gender", "The same for the gender.", choices=("m", "f", "male", "female"), commands=("solve",)),
+    Option("site", "The same for the body site, or its number.", choices=SITES, commands=("solve",)),
     *TRAIN_OPTIONS,
 )

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions.contract import demographics_input, image_input
-from handlens.challenges.lesions.data import MAX_AGE
+from handlens.challenges.lesions.data import MAX_AGE, read_demographics
 from handlens.challenges.lesions.plain import PlainRecipe
 from handlens.challenges.lesions.score import SUM_TOLERANCE
-from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
+from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, ModelError
 from handlens.files import write_text
 from handlens.models import MODEL, Session, is_model, read_plan
@@ -93,7 +93,7 @@ class LearnedRecipe:
         place = context.model or SHIPPED
         known = _known_taxonomy(place) if context.model or self.learned else None
         if context.model is None and known != name:
-            model = self.fallback.prepare(context)
+            model = self._without_network(context, known)
             return _Told(model, facts) if facts else model
         if known != name:
             raise ModelError(f"{place}: this model knows the {known} classes: say --taxonomy {known}")
@@ -103,6 +103,16 @@ class LearnedRecipe:
             {"probability": ("tensor(float)", 2)},
         )
         return Network(session, TAXONOMIES[name], facts)
+
+    def _without_network(self, context: Context, known: str | None) -> Model:
+        """What the folder's own labels teach; a shipped model that knows other classes is named where that fails."""
+        try:
+            return self.fallback.prepare(context)
+        except ModelError as error:
+            if known is None:
+                raise
+            what = f"the shipped model knows the {known} classes: say --taxonomy {known}, or --model"
+            raise ModelError(f"{what} with one of your own; {error}") from None
 
     def leave(self, out: Path, answers: Mapping[str, Floats], settings: Settings, /) -> Sequence[str]:
         """Write `answers.json`; gives what a person should be told."""
@@ -122,7 +132,7 @@ def told_facts(settings: Settings) -> dict[str, Any]:
     age, gender, site = (settings.get(name) for name in ("age", "gender", "site"))
     if age is not None and age > MAX_AGE:
         raise HandlensError(f"age is {age:g}; expected 0 to {MAX_AGE}")
-    facts = {"age": age, "gender": gender, "location": LOCATIONS.index(site) + 1 if site else None}
+    facts = read_demographics({"gender": gender or "", "location": site or ""}) | {"age": age}
     return {name: value for name, value in facts.items() if value is not None}
 
 

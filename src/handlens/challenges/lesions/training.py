@@ -28,7 +28,8 @@ from handlens.challenges.lesions.subgroups import tables
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
 from handlens.files import replacing
-from handlens.types import Settings, TrainProgress, Truth
+from handlens.splits import fold_of
+from handlens.types import Settings, TrainProgress, Truth, be_quiet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -108,6 +109,8 @@ class Fields:
     blurs: float = 0.1
 
     def __post_init__(self) -> None:
+        from handlens.training.task import check_ranges
+
         for name, known in (("taxonomy", tuple(TAXONOMIES)), ("aim", AIMS), ("weights_as", STORED)):
             if getattr(self, name) not in known:
                 raise HandlensError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}")
@@ -115,34 +118,34 @@ class Fields:
             raise HandlensError(f"size is {self.size}; expected a multiple of 32 up to {SIDE}")
         if not 0.1 <= self.far <= self.near <= 10:
             raise HandlensError(f"scale from {self.far} to {self.near}; expected 0.1 to 10, far first")
-        ranges = {"dropout": 0.9, "forget": 1, "smoothing": 0.9, "balance": 1, "blurs": 1, "shift": 0.5, "frozen": 5}
-        for name, most in ranges.items():
-            if not 0 <= getattr(self, name) <= most:
-                raise HandlensError(f"{name} is {getattr(self, name)}; expected 0 to {most}")
+        most = {"dropout": 0.9, "forget": 1, "smoothing": 0.9, "balance": 1, "blurs": 1, "shift": 0.5, "frozen": 5}
+        check_ranges(self, {name: (0, limit) for name, limit in most.items()})
 
 
 def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
     """Train on the labelled photographs of a folder; the numbers are of lesions that were not learned from."""
-    from handlens.training.engine import Effort
     from handlens.training.engine import train as train_task
-    from handlens.training.plan import Schedule
-    from handlens.training.task import change
+    from handlens.training.plan import Schedule, as_told
 
     usual = Schedule(batch=16, rate=0.001, pretrained_rate=0.3, decay=0.02, average=0.995)
-    fields, schedule = change(Fields(taxonomy=settings["taxonomy"]), settings["set"], other=usual)
-    effort = Effort(settings["minutes"], settings["folds"], settings["devices"], settings["nodes"])
-    return train_task(partial(make_task, folder, run, fields), schedule, effort, run, progress)
+    fields, schedule, effort = as_told(Fields(taxonomy=settings["taxonomy"]), usual, settings)
+    return train_task(partial(make_task, folder, run, fields, folds=effort.folds), schedule, effort, run, progress)
 
 
-def make_task(folder: Path, run: Path, fields: Fields) -> Task:
-    """Lesions as the engine sees it, all photographs in memory."""
+def make_task(folder: Path, run: Path, fields: Fields, progress: TrainProgress = be_quiet, *, folds: int = 2) -> Task:
+    """Lesions as the engine sees it, all photographs in memory; groups that cannot fill the folds are refused first."""
     from handlens.training.task import Task
 
     settings = {"taxonomy": fields.taxonomy, "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
     truth = data.open_truth(folder, settings)
     taxonomy = TAXONOMIES[fields.taxonomy]
+    progress(0, len(truth.cases), "reading photographs")
     pictures = read_photographs(truth.cases, fields.size)
     groups, joined = join_copies(pictures, [case.group or case.id for case in truth.cases])
+    try:
+        fold_of(groups, folds=folds, seed=0)
+    except ValueError as error:
+        raise HandlensError(str(error)) from None
     labels = tuple(str(truth.read(case)) for case in truth.cases)
     lesions = Lesions(
         pictures,
@@ -154,7 +157,7 @@ def make_task(folder: Path, run: Path, fields: Fields) -> Task:
         folder,
         run,
     )
-    lesions.look()
+    lesions.look(progress)
     words = f"{counted(len(labels), 'photograph')} of {counted(len(set(groups)), 'group')} that no fold parts"
     return Task(
         challenge="lesions",
@@ -259,7 +262,7 @@ class Lesions:
 
     # --- before the first step, and after the last ----------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, progress: TrainProgress) -> None:
         """What the encoder sees in every photograph before it learned anything: kept in the run's folder."""
         if not self.warms:
             return
@@ -271,8 +274,11 @@ class Lesions:
         if file.exists() and (kept := np.load(file)).shape == shape:
             self.seen.append(kept)
             return
-        found = features_of(self.make_network(), map(fed, self.pictures), size=self.fields.size)
-        self.seen.append(np.stack(list(found)).astype(np.float16))
+        found: list[Floats] = []
+        for features in features_of(self.make_network(), map(fed, self.pictures), size=self.fields.size):
+            progress(len(found), len(self.pictures), "features for the warm start")
+            found.append(features)
+        self.seen.append(np.stack(found).astype(np.float16))
         with replacing(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, self.seen[0])
 

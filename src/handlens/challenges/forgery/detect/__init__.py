@@ -20,6 +20,7 @@ from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.rim import with_rim
+from handlens.challenges.forgery.detect.shifts import ShiftTier
 from handlens.challenges.forgery.detect.verify import find_rival, interior, measure
 
 SECONDS = 13.0
@@ -66,6 +67,7 @@ class Detector:
     reuse: PanelTier | None = field(default_factory=PanelTier)
     keypoints: KeyPointTier | None = field(default_factory=KeyPointTier)
     blots: BlotTier | None = field(default_factory=BlotTier)
+    shifts: ShiftTier | None = field(default_factory=ShiftTier)
     objects: ObjectTier | None = field(default_factory=ObjectTier)
     decision: Decision | None = None
     """How sure a match is; None is the decision that comes with the program."""
@@ -102,7 +104,7 @@ class Detector:
 
         cv2.setRNGSeed(0)
         found: list[Match] = []
-        for tier in (self.reuse, self.keypoints, self.blots, self.objects):
+        for tier in (self.reuse, self.keypoints, self.blots, self.shifts, self.objects):
             if tier is not None:
                 found += tier.find(canvas, clock)
         return list(_with_evidence(canvas, found))

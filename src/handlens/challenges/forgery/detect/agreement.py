@@ -35,8 +35,10 @@ class Agreement:
     def grow(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> tuple[Patch, Patch, Matrix] | None:
         """Source, copy and exact transform where warped pixels agree around the places (x, y of the copy), or None."""
         seed = self._roughly(canvas, matrix, places)
-        if seed is None:
-            return None
+        return None if seed is None else self.settle(canvas, matrix, seed)
+
+    def settle(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch, Matrix] | None:
+        """The same where the copy is known roughly."""
         source = _back(seed, matrix, canvas)
         if source is None:
             return None
@@ -94,7 +96,7 @@ class Agreement:
         import cv2
 
         warped, _ = _warped(canvas, canvas.grain, matrix)
-        both = _even(canvas.grain) * _even(warped)
+        both = even(canvas.grain) * even(warped)
         likeness = np.asarray(cv2.blur(both, (self.grain_window, self.grain_window)), np.float32)
         likeness[~free] = 0
         reach = 2 * int(np.sqrt(seed.sum())) + 1
@@ -114,7 +116,7 @@ def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatA
     return warped, np.asarray(free & ~canvas.blocked)
 
 
-def _even(grain: FloatArray) -> FloatArray:
+def even(grain: FloatArray) -> FloatArray:
     """Grain equally strong everywhere, so that an object does not outshout the ground beside it; 0 where is none."""
     import cv2
 

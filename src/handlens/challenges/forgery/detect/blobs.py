@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas import Canvas
-from handlens.challenges.forgery.detect.findings import FloatArray, Patch
-
-ByteArray = npt.NDArray[np.uint8]
+from handlens.challenges.forgery.detect.findings import ByteArray, FloatArray, Patch
 
 ANGLES, RINGS = 24, 7
 """Size of a polar picture."""

@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix
-
-IntArray = npt.NDArray[np.int64]
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
 
 TURNS = ((0, False), (2, False), (0, True), (2, True))
 """Quarter turns, after a mirror or not, under which lanes stay upright."""

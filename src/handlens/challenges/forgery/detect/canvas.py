@@ -14,7 +14,6 @@ from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.types import Shape
 
 AnyArray = npt.NDArray[Any]
-ByteArray = npt.NDArray[np.uint8]
 
 GRAIN, NOISE = 1.5, 0.7
 """Blurs, in pixels, whose residues are the fine grain and, finer still, the noise: no two objects share either."""

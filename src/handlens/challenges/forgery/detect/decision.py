@@ -158,6 +158,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "objects": (*COMMON, "lead", "peers", "standing"),
     "key points": (*COMMON, "inliers"),
     "blots": (*COMMON, "inliers"),
+    "shifts": (*COMMON, "inliers"),
     "panels": COMMON,
 }
 """What is known of a match of each tier."""

@@ -12,6 +12,8 @@ from handlens.types import Shape
 
 FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
 
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix
-
-IntArray = npt.NDArray[np.int64]
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
 
 BLOCK = 1_000
 """Rows of the table of similarities held at once: it has as many columns as there are key points."""

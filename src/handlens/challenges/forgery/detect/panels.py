@@ -9,9 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.findings import Panel
+from handlens.challenges.forgery.detect.findings import ByteArray, Panel
 
-ByteArray = npt.NDArray[np.uint8]
 Box = tuple[int, int, int, int]
 """Top, left, bottom, right."""
 

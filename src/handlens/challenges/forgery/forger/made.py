@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,24 @@ LOOKALIKE_SHARES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a figure is to be like.
+
+    size       longer side in pixels, at most
+    sources    clean pictures to cut from; None: painted ones
+    compound   several panels or one; None: a mixture as in the contest
+    plan       the kind, a key of `FORGERIES` or `LOOKALIKES`; None: drawn
+    aftermath  whether something happens to it afterwards; if not, twins differ inside the masks alone
+    """
+
+    size: int
+    sources: Sources | None = None
+    compound: bool | None = None
+    plan: str | None = None
+    aftermath: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A figure before and after the forgery, (H, W, 3) uint8, the masks (H, W) of what was done, and its name."""
 
@@ -58,47 +76,36 @@ class Made:
     kind: str
 
 
-def make_figure(
-    seed: int,
-    number: int,
-    *,
-    size: int,
-    sources: Sources | None = None,
-    compound: bool | None = None,
-    plan: str | None = None,
-    aftermath: bool = True,
-) -> Made:
-    """One figure and its forgery; `plan` is a key of `FORGERIES`, drawn where None.
-
-    `compound` forces several panels or one; None is a mixture as in the contest. Without `aftermath` the twins differ
-    inside the masks alone.
-    """
+def make_figure(seed: int, number: int, wanted: Wanted) -> Made:
+    """One figure and its forgery."""
+    plan = wanted.plan
     if plan is not None and plan not in FORGERIES:
         raise ValueError(f"{plan!r} is no kind of forgery; there are {', '.join(FORGERIES)}")
-    if plan == "panel reuse" and compound is False:
+    if plan == "panel reuse" and wanted.compound is False:
         raise ValueError("panel reuse needs a figure of several panels")
+    kind = plan or _draw_kind(np.random.default_rng([seed, number]), SHARES, ("panel reuse",), wanted.compound)
     for attempt in range(200):
-        rng = np.random.default_rng([seed, number, attempt])
-        kind = plan or _draw_plan(np.random.default_rng([seed, number]), compound)
-        made = _try_figure(rng, kind, size=size, sources=sources, compound=compound, aftermath=aftermath)
+        made = _try_figure(np.random.default_rng([seed, number, attempt]), kind, wanted)
         if made is not None:
             return made
-    raise ValueError(f"no room for {kind} in a figure of {size} pixels; take a larger size")
+    raise ValueError(f"no room for {kind} in a figure of {wanted.size} pixels; take a larger size")
 
 
-def _draw_plan(rng: np.random.Generator, compound: bool | None) -> str:
-    names = [name for name in FORGERIES if compound is not False or name != "panel reuse"]
-    shares = np.array([SHARES[name] for name in names])
-    return str(rng.choice(names, p=shares / shares.sum()))
+def _draw_kind(
+    rng: np.random.Generator, shares: Mapping[str, float], need_panels: Collection[str], compound: bool | None
+) -> str:
+    """A kind, as often as its share says; where one panel is asked for, none that needs several."""
+    names = [name for name in shares if compound is not False or name not in need_panels]
+    weights = np.array([shares[name] for name in names])
+    return str(rng.choice(names, p=weights / weights.sum()))
 
 
-def _try_figure(
-    rng: np.random.Generator, kind: str, *, size: int, sources: Sources | None, compound: bool | None, aftermath: bool
-) -> Made | None:
+def _try_figure(rng: np.random.Generator, kind: str, wanted: Wanted) -> Made | None:
+    compound = wanted.compound
     several = kind == "panel reuse" or (bool(rng.uniform() < COMPOUND_SHARE) if compound is None else compound)
     shows = "blot" if kind == "lane reuse" else None
     crowded = kind == "panel reuse" and bool(rng.uniform() < 0.8)
-    figure = draw_figure(rng, size=size, sources=sources, compound=several, kind=shows, crowded=crowded)
+    figure = draw_figure(rng, size=wanted.size, sources=wanted.sources, compound=several, kind=shows, crowded=crowded)
     draft = start(figure)
     masks: list[BoolArray] = []
     for instance in range(int(rng.choice(INSTANCES[0], p=INSTANCES[1]))):
@@ -109,7 +116,7 @@ def _try_figure(
         if mask is not None:
             masks.append(mask)
     honest, forged = printed(draft.honest, figure.overlay), printed(draft.forged, figure.overlay)
-    return _finish(Made(honest, forged, tuple(masks), kind), rng, aftermath)
+    return _finish(Made(honest, forged, tuple(masks), kind), rng, wanted.aftermath)
 
 
 def _finish(made: Made, rng: np.random.Generator, aftermath: bool) -> Made:
@@ -125,23 +132,13 @@ def _finish(made: Made, rng: np.random.Generator, aftermath: bool) -> Made:
     return Made(honest, forged, masks, made.kind)
 
 
-def make_lookalike(
-    seed: int,
-    number: int,
-    *,
-    size: int,
-    sources: Sources | None = None,
-    compound: bool | None = None,
-    plan: str | None = None,
-    aftermath: bool = True,
-) -> Made:
-    """One honest figure that may be taken for a forged one; `plan` is a key of `LOOKALIKES`, drawn where None."""
+def make_lookalike(seed: int, number: int, wanted: Wanted) -> Made:
+    """One honest figure that may be taken for a forged one."""
+    plan, compound = wanted.plan, wanted.compound
     rng = np.random.default_rng([seed, number, LOOKALIKE_STREAM])
     if plan is not None and (plan not in LOOKALIKES or (compound is False and plan in NEED_PANELS)):
         raise ValueError(f"{plan!r} is no look-alike of such a figure; there are {', '.join(LOOKALIKES)}")
-    names = [name for name in LOOKALIKES if compound is not False or name not in NEED_PANELS]
-    shares = np.array([LOOKALIKE_SHARES[name] for name in names])
-    kind = plan or str(rng.choice(names, p=shares / shares.sum()))
-    figure = draw_lookalike(rng, kind, size=size, sources=sources, compound=compound)
+    kind = plan or _draw_kind(rng, LOOKALIKE_SHARES, NEED_PANELS, compound)
+    figure = draw_lookalike(rng, kind, size=wanted.size, sources=wanted.sources, compound=compound)
     picture = printed(figure.picture, figure.overlay)
-    return _finish(Made(picture, picture, (), kind), rng, aftermath)
+    return _finish(Made(picture, picture, (), kind), rng, wanted.aftermath)

@@ -17,8 +17,7 @@ from handlens.files import replacing, write_text
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from handlens.challenges.forgery.detect.findings import Findings
-    from handlens.challenges.forgery.inspection.aligning import ByteArray
+    from handlens.challenges.forgery.detect.findings import ByteArray, Findings
     from handlens.challenges.forgery.inspection.naming import Named
     from handlens.challenges.forgery.inspection.page import Strip
     from handlens.challenges.forgery.inspection.reading import Figure

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.findings import BoolArray, Match, Matrix, Patch
+from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, FloatArray, Match, Matrix, Patch
 from handlens.images import Array
-
-ByteArray = npt.NDArray[np.uint8]
-FloatArray = npt.NDArray[np.float32]
 
 SHOWN_SIDE = 640
 """Longest side of a crop to look at. Larger regions are reduced: a screen shows no more."""

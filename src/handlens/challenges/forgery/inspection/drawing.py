@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
-from handlens.challenges.forgery.inspection.aligning import ByteArray
+from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, Match, Patch
 from handlens.challenges.forgery.inspection.naming import Named, outlines
 
 Colour = tuple[int, int, int]

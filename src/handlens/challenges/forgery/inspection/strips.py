@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.findings import BoolArray
-from handlens.challenges.forgery.inspection.aligning import SHOWN_SIDE, Agreement, Aligned, ByteArray
+from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray
+from handlens.challenges.forgery.inspection.aligning import SHOWN_SIDE, Agreement, Aligned
 from handlens.challenges.forgery.inspection.drawing import CASING, Colour
 
 REGION_SIDE = 200
