@@ -16,6 +16,7 @@ from handlens.challenges.forgery.detect.agreement import Agreement, clean, even,
 from handlens.challenges.forgery.detect.canvas import GRAIN, Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
+from handlens.challenges.forgery.detect.verify import correlation, find_rival, interior, moved, sample
 from handlens.types import Shape
 
 Turn = tuple[int, bool]
@@ -78,6 +79,8 @@ class ShiftTier:
     """Least likeness of grain, on average over the window."""
     stray: float = 3.0
     """Most pixels that alignment may move the region's rim by: the transform was known."""
+    lead: float = 0.25
+    """How much better grain must agree than with places around the copy."""
     agreement: Agreement = field(default_factory=Agreement)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
@@ -93,9 +96,17 @@ class ShiftTier:
             seed = np.zeros(canvas.shape, np.bool_)
             seed[move.panel.window] = move.copy
             found = self.agreement.settle(canvas, move.matrix, seed)
-            if found is not None and _strays(found, move.matrix) < self.stray:
+            if found is not None and _strays(found, move.matrix) < self.stray and self._stands_out(canvas, found):
                 matches.append(Match(*found, "shifts", {"inliers": move.weight}))
         return matches
+
+    def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
+        """Whether the grain agrees clearly better than with places around the copy: a weave or a ruler repeats."""
+        source, _, matrix = found
+        points = interior(source, canvas.blocked)
+        x, y = moved(points, matrix)
+        own = correlation(canvas.grain[points.y.astype(int), points.x.astype(int)], sample(canvas.grain, x, y))
+        return own - find_rival(canvas, source, matrix) > self.lead
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:
         """Peaks of one panel whose grain agrees somewhere."""
