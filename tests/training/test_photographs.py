@@ -84,12 +84,14 @@ def test_the_contest_is_answered_with_the_decision():
 
 def test_the_head_is_what_it_is_told_to_be():
     network = make().eval()
-    images = [np.random.default_rng(seed).random((3, 64, 64), np.float32) for seed in range(3)]
-    seen = np.stack(list(features_of(network, iter(images), size=32, batch=2)))
+    draws = [np.random.default_rng(seed).integers(0, 256, (32, 32, 3), np.uint8) for seed in range(3)]
+    pictures = [draw.repeat(2, 0).repeat(2, 1) for draw in draws]  # of which a half has the very same pixels
+    seen = np.stack(list(features_of(network, pictures, size=32, batch=2)))
     assert seen.shape == (3, 1280)
     weights = np.random.default_rng(0).normal(size=(1280 + network.facts.width, 4))
     network.set_head(weights, np.array([1.0, 2, 3, 4]))
     facts = np.array([40, 0, 7], np.float32)
     beside = network.facts(torch.from_numpy(facts)[None]).numpy()[0]
     meant = np.concatenate([seen[1], beside]) @ weights + np.array([1, 2, 3, 4])
-    assert np.abs(logits_of(network, images[1], facts, size=32) - meant).max() < 1e-3
+    image = pictures[1].transpose(2, 0, 1).astype(np.float32) / 255
+    assert np.abs(logits_of(network, image, facts, size=32) - meant).max() < 1e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from handlens.errors import ModelError
 from handlens.training.encoders import SCRATCH, SIZES, LiteEncoder, SameConv, make_encoder, read_weights
@@ -178,18 +180,35 @@ def logits_of(network: nn.Module, image: Floats, demographics: Floats, *, size: 
     return answer
 
 
-def features_of(network: nn.Module, images: Iterator[Floats], *, size: int, batch: int = 16) -> Iterator[Floats]:
-    """(FEATURES,) of each photograph, before the facts are put beside them."""
-    classifier = cast(PhotoClassifier, network).eval()
+def features_of(network: nn.Module, pictures: Sequence[Bytes], *, size: int, batch: int = 16) -> Iterator[Floats]:
+    """(FEATURES,) of each photograph, before the facts are put beside them.
+
+    Photographs are brought to the network's size at once, and norms are made part of the convolutions before them:
+    that takes half the time of feeding them as the contest does, and all of it comes before the first step.
+    """
+    classifier = _without_norms(cast(PhotoClassifier, network).eval())
     lay_out(classifier, channels_last=True)
-    waiting: list[Floats] = []
-    for image in images:
-        waiting.append(image)
-        if len(waiting) == batch:
-            yield from _features(classifier, waiting, size)
-            waiting = []
-    if waiting:
-        yield from _features(classifier, waiting, size)
+    for start in range(0, len(pictures), batch):
+        some = np.stack([_resized(picture, size) for picture in pictures[start : start + batch]])
+        with torch.inference_mode():
+            found: Floats = classifier.see(classifier.prepare(_on(classifier, some))).cpu().numpy()
+        yield from found
+
+
+def _resized(picture: Bytes, size: int) -> Bytes:
+    import cv2
+
+    return np.asarray(cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _without_norms(network: PhotoClassifier) -> PhotoClassifier:
+    """The same answers, but for rounding, of a network that is not trained any more."""
+    fused = copy.deepcopy(network)
+    for part in list(fused.modules()):
+        if isinstance(part, nn.Sequential) and len(part) == 2 and isinstance(part[0], nn.Conv2d):
+            part[0] = fuse_conv_bn_eval(part[0], cast(nn.BatchNorm2d, part[1]))
+            part[1] = nn.Identity()
+    return fused
 
 
 def facts_of(demographics: Floats, *, sites: int) -> Floats:
@@ -205,12 +224,6 @@ def class_loss(logits: Tensor, classes: Tensor, *, smoothing: float) -> Tensor:
 
 def share_right(logits: Tensor, classes: Tensor) -> float:
     return float((logits.argmax(1) == classes).float().mean())
-
-
-def _features(classifier: PhotoClassifier, images: list[Floats], size: int) -> Floats:
-    with torch.inference_mode():
-        found: Floats = classifier.see(_prepared(classifier, np.stack(images), size)).cpu().numpy()
-    return found
 
 
 def _prepared(classifier: PhotoClassifier, images: Floats, size: int) -> Tensor:

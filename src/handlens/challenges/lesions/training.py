@@ -275,7 +275,7 @@ class Lesions:
             self.seen.append(kept)
             return
         found: list[Floats] = []
-        for features in features_of(self.make_network(), map(fed, self.pictures), size=self.fields.size):
+        for features in features_of(self.make_network(), self.pictures, size=self.fields.size):
             progress(len(found), len(self.pictures), "features for the warm start")
             found.append(features)
         self.seen.append(np.stack(found).astype(np.float16))
