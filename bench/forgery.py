@@ -309,6 +309,8 @@ def print_plain(results: Sequence[Result]) -> None:
 
 def print_speed(results: Sequence[Result], walls: Mapping[bool, tuple[int, float]], workers: int) -> None:
     print(f"\n{'seconds a megapixel':54}{'cases':>6}{'value':>12}  bar")
+    rates = [result.answers["handlens"].seconds / result.megapixels / 2 for result in results]
+    line("all pictures: CPU of two cores, median", len(rates), statistics.median(rates or [0]), 4, most=True, unit=" s")
     for large, words in ((True, f"at least {LARGE} megapixels"), (False, "smaller")):
         some = [result for result in results if (result.megapixels >= LARGE) == large]
         rates = [result.answers["handlens"].seconds / result.megapixels / 2 for result in some]
