@@ -72,8 +72,8 @@ def test_the_shipped_decision_knows_every_tier():
     assert set(decision.curves) == set(FEATURES)
     assert 0.5 < decision.least < 1
     for tier in FEATURES:
-        likely = decision.probability(match(tier, detail=0.97, grain=0.95, likeness=0.99, inliers=60.0))
-        unlikely = decision.probability(match(tier, detail=0.05, grain=0.05, likeness=0.7, inliers=6.0))
+        likely = decision.probability(match(tier, detail=0.97, grain=0.95, likeness=0.99, inliers=60.0, weight=60.0))
+        unlikely = decision.probability(match(tier, detail=0.05, grain=0.05, likeness=0.7, inliers=6.0, weight=8.0))
         assert likely > unlikely
 
 

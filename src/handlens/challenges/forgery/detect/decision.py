@@ -96,7 +96,7 @@ def shipped() -> Decision:
 
 MEASURED = (
     *("likeness", "detail", "grain", "noise", "smooth", "coarse", "pixels", "inliers"),
-    *("rival", "crowd", "peers", "choices", "standing"),
+    *("rival", "crowd", "peers", "choices", "standing", "weight"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
 
@@ -122,6 +122,7 @@ def describe(match: Match) -> dict[str, float]:
         "standing": found["standing"],
         "advantage": grain - _fisher(found["rival"]),
         "inliers": float(np.log1p(found["inliers"])),
+        "weight": float(np.log1p(found["weight"])),
     }
 
 
@@ -158,7 +159,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "objects": (*COMMON, "lead", "peers", "standing"),
     "key points": (*COMMON, "inliers"),
     "blots": (*COMMON, "inliers"),
-    "shifts": (*COMMON, "inliers"),
+    "shifts": (*COMMON, "weight"),
     "panels": COMMON,
 }
 """What is known of a match of each tier."""

@@ -97,7 +97,7 @@ class ShiftTier:
             seed[move.panel.window] = move.copy
             found = self.agreement.settle(canvas, move.matrix, seed)
             if found is not None and _strays(found, move.matrix) < self.stray and self._stands_out(canvas, found):
-                matches.append(Match(*found, "shifts", {"inliers": move.weight}))
+                matches.append(Match(*found, "shifts", {"weight": move.weight}))
         return matches
 
     def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
