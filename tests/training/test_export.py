@@ -48,6 +48,12 @@ def test_it_is_the_file_that_prediction_wants(exported):
     assert path.stat().st_size < 20e6
 
 
+def test_it_does_not_say_where_it_was_made(exported):
+    content = exported[1].read_bytes()
+    assert b"networks.py" not in content
+    assert b"forward" not in content
+
+
 def test_a_file_that_differs_never_takes_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
     (tmp_path / "model.onnx").write_text("old")

@@ -60,11 +60,19 @@ def _write(network: nn.Module, graph: Graph, path: Path, facts: Mapping[str, str
     if program is None:
         raise ModelError("torch did not export the network")
     model = program.model_proto
+    forget_where(model)
     _name_axes(model, graph)
     for name, fact in facts.items():
         model.metadata_props.add(key=name, value=fact)
     onnx.checker.check_model(model)
     path.write_bytes(model.SerializeToString())
+
+
+def forget_where(model: Any) -> None:
+    """Remove what torch notes about every operator: the lines of code, and so the folders, that it came from."""
+    for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
+        del part.metadata_props[:]
+        part.doc_string = ""
 
 
 def _name_axes(model: Any, graph: Graph) -> None:
