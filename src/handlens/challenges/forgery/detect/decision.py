@@ -106,21 +106,21 @@ def describe(match: Match) -> dict[str, float]:
     found = dict.fromkeys(MEASURED, 0.0)
     found |= match.evidence
     pixels = max(found["pixels"], 4.0)
-    detail, grain = _fisher(found["detail"]), _fisher(found["grain"])
+    detail, grain = fisher(found["detail"]), fisher(found["grain"])
     return {
-        "likeness": _fisher(found["likeness"]),
+        "likeness": fisher(found["likeness"]),
         "detail": detail,
         "grain": grain,
         "strength": float(np.log1p(max(0.0, detail) * np.sqrt(pixels))),
         "proof": float(np.log1p(_proof(detail, pixels, found["smooth"]))),
         "grain proof": float(np.log1p(_proof(grain, pixels, found["coarse"]))),
-        "noise": _fisher(found["noise"]),
-        "noise proof": float(np.log1p(_proof(_fisher(found["noise"]), pixels, 0.0))),
+        "noise": fisher(found["noise"]),
+        "noise proof": float(np.log1p(_proof(fisher(found["noise"]), pixels, 0.0))),
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
         "peers": float(np.log1p(found["peers"])),
         "choices": float(np.log1p(found["choices"])),
         "standing": found["standing"],
-        "advantage": grain - _fisher(found["rival"]),
+        "advantage": grain - fisher(found["rival"]),
         "inliers": float(np.log1p(found["inliers"])),
         "weight": float(np.log1p(found["weight"])),
     }
@@ -129,8 +129,8 @@ def describe(match: Match) -> dict[str, float]:
 def proof(evidence: Mapping[str, float]) -> float:
     """How far detail and grain together are from chance, in deviations."""
     pixels = max(evidence["pixels"], 4.0)
-    detail = _proof(_fisher(evidence["detail"]), pixels, evidence["smooth"])
-    return detail + _proof(_fisher(evidence["grain"]), pixels, evidence["coarse"])
+    detail = _proof(fisher(evidence["detail"]), pixels, evidence["smooth"])
+    return detail + _proof(fisher(evidence["grain"]), pixels, evidence["coarse"])
 
 
 def _proof(value: float, pixels: float, alike: float) -> float:
@@ -191,7 +191,8 @@ def fit_curve(
     return Curve(tuple(names), numbers[0], numbers[1], numbers[2], float(found[-1]))
 
 
-def _fisher(correlation: float) -> float:
+def fisher(correlation: float) -> float:
+    """A correlation as Fisher's z, in which equal steps are equally unlikely."""
     return float(np.arctanh(np.clip(correlation, -0.999, 0.999)))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from handlens.challenges.forgery.detect.agreement import Agreement, clean, even, parts_holding
 from handlens.challenges.forgery.detect.canvas import GRAIN, Canvas
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
 from handlens.challenges.forgery.detect.verify import correlation, find_rival, interior, moved, sample
 from handlens.types import Shape
@@ -79,8 +80,8 @@ class ShiftTier:
     """Least likeness of grain, on average over the window."""
     stray: float = 3.0
     """Most pixels that alignment may move the region's rim by: the transform was known."""
-    lead: float = 0.25
-    """How much better grain must agree than with places around the copy."""
+    lead: float = 2.5
+    """How many times more, in Fisher's z, grain must agree than with places around the copy."""
     agreement: Agreement = field(default_factory=Agreement)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
@@ -101,12 +102,12 @@ class ShiftTier:
         return matches
 
     def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
-        """Whether the grain agrees clearly better than with places around the copy: a weave or a ruler repeats."""
+        """Whether the grain agrees far better than with places around the copy: a weave or a ruler repeats."""
         source, _, matrix = found
         points = interior(source, canvas.blocked)
-        x, y = moved(points, matrix)
-        own = correlation(canvas.grain[points.y.astype(int), points.x.astype(int)], sample(canvas.grain, x, y))
-        return own - find_rival(canvas, source, matrix) > self.lead
+        here = canvas.grain[points.y.astype(int), points.x.astype(int)]
+        own = correlation(here, sample(canvas.grain, *moved(points, matrix)))
+        return fisher(own) > self.lead * fisher(find_rival(canvas, source, matrix))
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:
         """Peaks of one panel whose grain agrees somewhere."""
