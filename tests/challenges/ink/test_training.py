@@ -143,6 +143,16 @@ def test_the_best_decision_is_found(task):
     assert task.score(answers).value > 0.93
 
 
+def test_a_threshold_that_costs_nothing_is_low(task):
+    """Ink has 0.9 everywhere, the rest 0.1: every threshold between is as good, so that scans with less ink count."""
+    predictions = {}
+    for index, part in enumerate(task.make_item.__self__.parts):
+        squares = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
+        share = squares.reshape(squares.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
+        predictions[index] = (np.where(share > 0.5, 0.9, 0.1) * FULL).astype(np.uint16)
+    assert 0.1 < task.decide((0, 1), predictions)["threshold"] < 0.45
+
+
 def test_f_half_of_levels_is_that_of_pixels(task):
     part = task.make_item.__self__.parts[0]
     coarse = np.random.default_rng(0).random([-(-side // 4) for side in part.mask.shape]).astype(np.float32)

@@ -42,8 +42,11 @@ LEVELS = 1024
 SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 """Pixels of the smallest piece that is kept: what may be chosen."""
 
-NEAR = (0.85, 0.92, 1.0, 1.08, 1.15)
-"""The threshold is tried again at these shares of itself, once small pieces are gone."""
+NEARLY = 0.015
+"""How much of F0.5 is given for a lower threshold: in scans unlike those learned from, ink gets lower probabilities."""
+
+LITTLE = 0.003
+"""How much of it a larger smallest piece must be worth: a small fragment has small letters."""
 
 LEAST_LAYERS = 11
 """Fewer are used up by the network's convolutions."""
@@ -186,20 +189,13 @@ class Fragments:
         return np.asarray(np.rint(coarse * np.float32(FULL)), np.uint16)
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Levels]) -> Decision:
-        """The threshold with the best mean F0.5; then which small pieces go, and the threshold again, near by."""
+        """The lowest threshold whose mean F0.5 is nearly the best; then the smallest piece that is kept."""
         values = np.mean([f_half_at_levels(_unpack(predictions[i]), self.parts[i]) for i in indices], axis=0)
-        decision: dict[str, Any] = {"threshold": float(1 + np.argmax(values)) / LEVELS, "smallest": 0}
-        decision["turns"] = self.fields.turns
-        decision = self._best(indices, predictions, [decision | {"smallest": size} for size in SMALLEST])
-        near = [min(decision["threshold"] * share, 1 - 1 / LEVELS) for share in NEAR]
-        return self._best(indices, predictions, [decision | {"threshold": value} for value in near])
-
-    def _best(
-        self, indices: Sequence[int], predictions: Mapping[int, Levels], choices: Sequence[dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The first of the best choices, by mean F0.5 of exact answers."""
-        values = [np.mean([self._rate(index, predictions[index], choice) for index in indices]) for choice in choices]
-        return choices[int(np.argmax(np.round(values, 6)))]
+        level = 1 + int(np.argmax(values >= values.max() - NEARLY))
+        decision = {"threshold": level / LEVELS, "smallest": 0, "turns": self.fields.turns}
+        choices = [decision | {"smallest": size} for size in SMALLEST]
+        worth = [np.mean([self._rate(index, predictions[index], each) for index in indices]) for each in choices]
+        return choices[int(np.argmax(np.array(worth) >= max(worth) - LITTLE))]
 
     def _rate(self, index: int, prediction: Levels, decision: Decision) -> float:
         counts = compare(self.answer(index, prediction, decision), self.parts[index].label)
