@@ -6,7 +6,8 @@ import pytest
 from detector_pictures import canvas_of, f1, painted
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.shifts import TURNS, ShiftTier
+from handlens.challenges.forgery.detect.shifts import ShiftTier
+from handlens.challenges.forgery.detect.turns import TURNS
 from handlens.challenges.forgery.detect.verify import interior, measure
 
 SHAPE = (260, 340)

@@ -15,9 +15,10 @@ from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
+from handlens.challenges.forgery.detect.turns import Turn, lay, linear_of
 
-TURNS = ((0, False), (2, False), (0, True), (2, True))
-"""Quarter turns, after a mirror or not, under which lanes stay upright."""
+UPRIGHT: tuple[Turn, ...] = ((0, False), (2, False), (0, True), (2, True))
+"""The turns under which lanes stay upright."""
 
 ROWS_AT_ONCE = 256
 """Squares compared with all others at a time: a table of so many rows is held."""
@@ -102,9 +103,7 @@ class BlotTier:
 
     # --- squares that are alike ---------------------------------------------------------------------------------
 
-    def _alike(
-        self, texture: FloatArray, free: BoolArray, clock: Clock
-    ) -> Iterator[tuple[IntArray, IntArray, tuple[int, bool]]]:
+    def _alike(self, texture: FloatArray, free: BoolArray, clock: Clock) -> Iterator[tuple[IntArray, IntArray, Turn]]:
         """For each turn: squares (N, 2) as row, column, and (N, nearest, 2) where each is again, -1 where nowhere."""
         all_of_them = np.lib.stride_tricks.sliding_window_view(texture, (self.side, self.side))
         usable = _usable(free, self.side)
@@ -114,12 +113,12 @@ class BlotTier:
         chosen = (rows % self.stride == 0) & (columns % self.stride == 0)
         grid = np.stack([rows[chosen], columns[chosen]], axis=1)
         squares = all_of_them[grid[:, 0], grid[:, 1]]
-        for turn, mirrored in TURNS:
+        for turn in UPRIGHT:
             if not clock.allows("blots", share=0.5):
                 return
-            laid = np.rot90(squares[:, :, ::-1] if mirrored else squares, turn, axes=(1, 2))
+            laid = lay(squares, turn)
             wanted = _unit(laid.reshape(len(laid), -1) @ basis)
-            yield grid, self._nearest(wanted, grid, everywhere, np.stack([rows, columns], axis=1)), (turn, mirrored)
+            yield grid, self._nearest(wanted, grid, everywhere, np.stack([rows, columns], axis=1)), turn
 
     def _nearest(self, wanted: FloatArray, grid: IntArray, everywhere: FloatArray, places: IntArray) -> IntArray:
         found = np.full((len(grid), self.nearest, 2), -1, np.int64)
@@ -139,14 +138,12 @@ class BlotTier:
 
     # --- squares that moved together ----------------------------------------------------------------------------
 
-    def _together(
-        self, sources: IntArray, places: IntArray, turn: tuple[int, bool]
-    ) -> Iterator[tuple[IntArray, IntArray]]:
+    def _together(self, sources: IntArray, places: IntArray, turn: Turn) -> Iterator[tuple[IntArray, IntArray]]:
         """Squares and where they are again, in groups that lie side by side and were moved alike."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        linear = _linear(turn)[::-1, ::-1]  # of rows and columns
+        linear = linear_of(turn)[::-1, ::-1]  # of rows and columns
         number, rank = np.nonzero(places[:, :, 0] >= 0)
         here, there = sources[number], places[number, rank]
         shift = there - here @ linear.T
@@ -232,16 +229,9 @@ def _unit(features: FloatArray) -> FloatArray:
     return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-3), np.float32)
 
 
-def _linear(turn: tuple[int, bool]) -> Matrix:
-    """What laying a square so does to x, y."""
-    quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    flip = np.diag([-1.0 if turn[1] else 1.0, 1.0])
-    return np.linalg.matrix_power(quarter, turn[0]) @ flip
-
-
-def _matrix(sources: Matrix, places: Matrix, turn: tuple[int, bool]) -> Matrix:
+def _matrix(sources: Matrix, places: Matrix, turn: Turn) -> Matrix:
     """The transform that brings places of the canvas (N, 2) as x, y to others, for a known turn."""
-    linear = _linear(turn)
+    linear = linear_of(turn)
     return np.column_stack([linear, np.median(places - sources @ linear.T, axis=0)])
 
 

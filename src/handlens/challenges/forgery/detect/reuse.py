@@ -13,13 +13,11 @@ from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix, Panel, Patch
 from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
+from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
 from handlens.challenges.forgery.detect.verify import align, interior, measure
 
 FEWEST = 100
 """Fewest free pixels of an overlap that can be compared."""
-
-TURNS = tuple((turn, mirrored) for mirrored in (False, True) for turn in range(4))
-"""Quarter turns, after a mirror or not: the eight ways to lay a rectangle on another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +64,13 @@ class PanelTier:
             scaled = source if zoom == 1 else _zoomed(source, zoom)
             size = [fft.next_fast_len(max(scaled.shape) + side, real=True) for side in target.shape]
             spectrum = fft.rfft2(target, size)
-            for turn, mirrored in TURNS:
-                laid = np.rot90(scaled[:, ::-1] if mirrored else scaled, turn)
+            for turn in TURNS:
+                laid = lay(scaled, turn)
                 table = fft.irfft2(spectrum * np.conj(fft.rfft2(laid, size)), size)
                 for value, shift in _highest(table, self.peaks):
                     reach = np.sqrt(_shared(laid.shape, target.shape, shift))
                     if reach**2 > self.smallest * min(laid.size, target.size):
-                        matrix = _laid(one, other, factor, zoom, turn, mirrored, shift)
+                        matrix = _laid(one, other, factor, zoom, turn, shift)
                         offers.append((abs(value) / reach, matrix))
         offers.sort(key=lambda offer: -offer[0])
         for _, matrix in offers[: self.peaks]:
@@ -152,18 +150,11 @@ def _shared(source: tuple[int, ...], target: tuple[int, ...], shift: tuple[int, 
     return float(max(0, sides[0]) * max(0, sides[1]))
 
 
-def _laid(
-    one: Panel, other: Panel, factor: float, zoom: float, turn: int, mirrored: bool, shift: tuple[int, int]
-) -> Matrix:
+def _laid(one: Panel, other: Panel, factor: float, zoom: float, turn: Turn, shift: tuple[int, int]) -> Matrix:
     """The transform of the canvas that a shift of small, zoomed, mirrored and turned panels means."""
-    height, width = one.shape[0] * zoom, one.shape[1] * zoom
-    linear, move = np.eye(2) * zoom, np.zeros(2)
-    if mirrored:
-        linear, move = np.array([[-1.0, 0.0], [0.0, 1.0]]) @ linear, np.array([width, 0.0])
-    for _ in range(turn):  # a quarter turn against the clock: (x, y) -> (y, width - x)
-        quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
-        linear, move = quarter @ linear, quarter @ move + np.array([0.0, width])
-        height, width = width, height
+    linear = zoom * linear_of(turn)
+    middle = np.array(one.shape[::-1]) / 2
+    move = np.abs(linear) @ middle - linear @ middle  # so that what is laid begins at 0
     corner = np.array([one.left - 0.5, one.top - 0.5])
     there = np.array([other.left - 0.5, other.top - 0.5]) + np.array([shift[1], shift[0]]) / factor
     return np.column_stack([linear, move - linear @ corner + there])

@@ -17,13 +17,9 @@ from handlens.challenges.forgery.detect.canvas import GRAIN, Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
+from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
 from handlens.challenges.forgery.detect.verify import correlation, find_rival, interior, moved, sample
 from handlens.types import Shape
-
-Turn = tuple[int, bool]
-
-TURNS: tuple[Turn, ...] = tuple((turn, mirrored) for mirrored in (False, True) for turn in range(4))
-"""Quarter turns, after a mirror or not."""
 
 STRAIGHT = (0, False)
 
@@ -35,7 +31,6 @@ NEAR = 4
 
 WHITENED = 31
 """Side, in frequencies, over which the power of grain is averaged: wider than the ripple of a copy farther away."""
-
 
 LOUDEST = 2.0
 """Most power of a frequency, in those of its neighbours, root: what is louder repeats by nature."""
@@ -122,7 +117,7 @@ class ShiftTier:
         white = _whitened(square)
         own = scipy.fft.rfft2(white)
         for turn in TURNS:
-            other = own if turn == STRAIGHT else scipy.fft.rfft2(_laid(white, turn))
+            other = own if turn == STRAIGHT else scipy.fft.rfft2(lay(white, turn))
             table = scipy.fft.irfft2(own * np.conj(other), s=square.shape)
             if turn == STRAIGHT:
                 _forget_near(table, int(self.displacement / step))
@@ -132,7 +127,7 @@ class ShiftTier:
                 if found is not None:
                     place, likeness, copy = found
                     size = panel.shape[::-1]
-                    seed = cv2.resize(copy.astype(np.uint8), size, interpolation=0)
+                    seed = cv2.resize(copy.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
                     move = Move(likeness, _matrix(turn, side, place, step, panel), np.asarray(seed > 0), panel)
                     if move.weight >= self.weight:
                         yield move
@@ -141,7 +136,7 @@ class ShiftTier:
         self, square: FloatArray, extent: Shape, turn: Turn, shift: Shape, step: float
     ) -> tuple[Shape, float, BoolArray] | None:
         """The shift (rows, columns), which came wrapped, and how much and where the square agrees with itself so."""
-        laid, side = _laid(square, turn), len(square)
+        laid, side = lay(square, turn), len(square)
         best, value = None, self.likeness
         for down, across in itertools.product(*((each, each - side) for each in shift)):
             rows, columns = (
@@ -194,10 +189,6 @@ def _grain(canvas: Canvas, panel: Panel, step: float) -> FloatArray:
     return grain
 
 
-def _laid(square: FloatArray, turn: Turn) -> FloatArray:
-    return np.ascontiguousarray(np.rot90(square[:, ::-1] if turn[1] else square, turn[0]))
-
-
 def _whitened(picture: FloatArray) -> FloatArray:
     """The picture with loud frequencies softened: what repeats, such as blocks of JPEG, would give peaks everywhere.
 
@@ -231,20 +222,14 @@ def _highest(table: FloatArray, count: int) -> Iterator[tuple[float, Shape]]:
 
 def _matrix(turn: Turn, side: int, shift: Sequence[int], step: float, panel: Panel) -> Matrix:
     """What lays a panel's square turned and shifted on itself, in pixels of the canvas."""
-    linear = _linear(turn)
+    linear = linear_of(turn)
     middle = np.array([panel.left, panel.top]) + side * step / 2 - 0.5
     return np.column_stack([linear, middle - linear @ middle + np.array(shift[::-1]) * step])
 
 
-def _linear(turn: Turn) -> Matrix:
-    """What laying does to x, y."""
-    quarter, flip = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.diag([-1.0 if turn[1] else 1.0, 1.0])
-    return np.asarray(np.linalg.matrix_power(quarter, turn[0]) @ flip)
-
-
 def _apart(turn: Turn, side: int, shift: Sequence[int], rows: slice, columns: slice) -> FloatArray:
     """How far each pixel of a part of the square is from where it was: a round spot is its own mirror image."""
-    middle, back = (side - 1) / 2, _linear(turn).T
+    middle, back = (side - 1) / 2, linear_of(turn).T
     y = np.arange(rows.start, rows.stop, dtype=np.float32)[:, None] - np.float32(middle)
     x = np.arange(columns.start, columns.stop, dtype=np.float32)[None, :] - np.float32(middle)
     was = [line[0] * (x - shift[1]) + line[1] * (y - shift[0]) for line in back.astype(np.float32)]
