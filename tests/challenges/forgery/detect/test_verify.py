@@ -11,12 +11,12 @@ from handlens.challenges.forgery.detect.findings import Patch
 from handlens.challenges.forgery.detect.verify import (
     MOST_POINTS,
     align,
-    compare_detail,
     correlation,
     find_rival,
     interior,
     measure,
     thinned,
+    without_shape,
 )
 
 SHAPE = (220, 320)
@@ -128,11 +128,28 @@ def test_honest_smooth_objects_share_their_shape_and_nothing_else(noise, radius)
     assert abs(evidence["grain"]) < 0.35
 
 
+def detail_of(points, one, other):
+    return correlation(*without_shape(points, one, other))
+
+
+def test_what_is_left_has_no_surface_of_third_degree():
+    random = np.random.default_rng(3)
+    points = points_of(disc())
+    u, v = points.x - SOURCE[0], points.y - SOURCE[1]
+    noise = random.normal(0, 5, len(points)).astype(np.float32)
+    bent = noise + np.float32(3 + 2 * u - v + 0.1 * u * v - 0.02 * v**3)
+    plain, straight = without_shape(points, noise, bent)
+    assert np.abs(plain - straight).max() < 1e-2
+    terms = np.stack([u**one * v**other for one in range(5) for other in range(5 - one)], axis=1)
+    expected = noise - terms @ np.linalg.lstsq(terms.astype(float), noise, rcond=None)[0]
+    assert np.abs(plain - expected).max() < 1e-3
+
+
 def test_of_equal_samples_the_detail_is_equal():
     points = points_of(disc())
     values = np.random.default_rng(0).normal(0, 20, len(points)).astype(np.float32)
-    assert compare_detail(points, values, values) == pytest.approx(1, abs=1e-4)
-    assert compare_detail(points, values, 30 - 0.5 * values) == pytest.approx(-1, abs=1e-4)
+    assert detail_of(points, values, values) == pytest.approx(1, abs=1e-4)
+    assert detail_of(points, values, 30 - 0.5 * values) == pytest.approx(-1, abs=1e-4)
 
 
 def test_a_shape_that_both_share_is_no_detail():
@@ -141,7 +158,7 @@ def test_a_shape_that_both_share_is_no_detail():
     shape = 100 * np.exp(-((points.x - SOURCE[0]) ** 2 + (points.y - SOURCE[1]) ** 2) / 900)
     one, other = (np.float32(shape + random.normal(0, 10, len(points))) for _ in range(2))
     assert correlation(one, other) > 0.6
-    assert abs(compare_detail(points, one, other)) < 0.1
+    assert abs(detail_of(points, one, other)) < 0.1
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 4, 5, 6, 8])
@@ -158,7 +175,7 @@ def test_tiny_regions_give_sane_numbers(side):
 def test_few_pixels_have_no_detail():
     points = interior(box(10, 10, 3, 3))
     values = np.arange(9, dtype=np.float32)
-    assert compare_detail(points, values, values) == 0
+    assert detail_of(points, values, values) == 0
 
 
 def test_flat_samples_are_like_nothing():

@@ -19,7 +19,7 @@ from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
 from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import Points, align, interior, measure, thinned
+from handlens.challenges.forgery.detect.verify import Points, align, compare_grain, interior, measure, thinned
 
 FEWEST = 25
 """Fewest pixels of an object, without its rim and what is saturated, that can be compared."""
@@ -36,6 +36,10 @@ WAVES = 9
 _PHASES = np.exp(-2j * np.pi * np.outer(np.arange(ANGLES), np.arange(1, WAVES + 1)) / ANGLES)
 _WAVES = _PHASES.astype(np.complex64)
 _BASIS = np.concatenate([_PHASES.real, _PHASES.imag], axis=1).astype(np.float32)
+_COSINES, _SINES = (part[: ANGLES // 2 + 1].astype(np.float32) for part in (_PHASES.real, _PHASES.imag))
+
+AT_ONCE = 4_096
+"""Pairs of polar pictures that are compared together: what they need fits into a core's cache."""
 
 CLASS = 1.19
 """Ratio of two neighbouring sizes of objects that are compared together."""
@@ -142,13 +146,13 @@ class ObjectTier:
         first = _waves(polar(canvas.grey, own[:, 0], own[:, 1], own[:, 2]))
         apart = np.hypot(own[:, :1] - x, own[:, 1:2] - y) > APART * own[:, 2:]
         seen = [_waves(polar(canvas.grey, x, y, np.full(len(x), radius * STEP**power, np.float32))) for power in SCALES]
-        for mirrored in (False, True):
-            values = np.full(apart.shape, -1, np.float32)
-            powers = np.zeros(apart.shape, np.int8)
-            for number, waves in enumerate(seen):
-                value = _alikeness(first, waves.conj() if mirrored else waves)
-                better = (value > values) & apart
-                values[better], powers[better] = value[better], number
+        best = np.full((2, *apart.shape), -1, np.float32)
+        best_power = np.zeros(best.shape, np.int8)
+        for number, waves in enumerate(seen):
+            found = _alikeness(first, waves)
+            better = (found > best) & apart
+            best[better], best_power[better] = found[better], number
+        for mirrored, values, powers in ((False, best[0], best_power[0]), (True, best[1], best_power[1])):
             for row, blob in enumerate(sources):
                 peaks = _peaks(values[row], x, y, 0.6 * blob.radius, self.each)
                 for column in peaks:
@@ -174,12 +178,12 @@ class ObjectTier:
         gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
             return None
-        evidence = measure(canvas, points, matrix) | {"standing": candidate.standing}
-        if evidence["grain"] < (self.grain if likeness > self.likeness else self.fine_grain):
+        if compare_grain(canvas, points, matrix) < (self.grain if likeness > self.likeness else self.fine_grain):
             return None
         copy = warp_patch(blob.patch, matrix, canvas.shape)
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
             return None
+        evidence = measure(canvas, points, matrix) | {"standing": candidate.standing}
         return Match(blob.patch, copy, matrix, "objects", evidence)
 
 
@@ -191,14 +195,24 @@ def _waves(pictures: FloatArray) -> npt.NDArray[np.complex64]:
 
 
 def _alikeness(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex64]) -> FloatArray:
-    """For each source and place the highest correlation over all turns."""
-    values = np.empty((first.shape[1], second.shape[1]), np.float32)
-    other = np.ascontiguousarray(second.transpose(0, 2, 1))
-    for start in range(0, len(values), 16):
-        part = slice(start, start + 16)
-        shared = np.matmul(first[:, part].conj(), other)  # (waves, sources, places)
-        parts = np.concatenate([shared.real, shared.imag]).reshape(2 * WAVES, -1)
-        values[part] = (_BASIS @ parts).max(axis=0).reshape(values[part].shape)
+    """For each source and place the highest correlation over all turns: (2, sources, places), as it is and mirrored.
+
+    A turn and the same turn backwards share their cosines, and their sines but for the sign.
+    """
+    values = np.empty((2, first.shape[1], second.shape[1]), np.float32)
+    other = second.transpose(0, 2, 1)
+    right = np.ascontiguousarray(other.real), np.ascontiguousarray(other.imag)
+    left = np.ascontiguousarray(first.real), np.ascontiguousarray(first.imag)
+    step = max(1, AT_ONCE // max(1, second.shape[1]))
+    for start in range(0, first.shape[1], step):
+        part = slice(start, start + step)
+        real, imaginary = (np.matmul(one[:, part], two) for one, two in zip(left, right, strict=True))
+        across, back = (np.matmul(one[:, part], two) for one, two in zip(left, right[::-1], strict=True))
+        for number, (even, odd) in enumerate(((real + imaginary, across - back), (real - imaginary, across + back))):
+            table = _SINES @ odd.reshape(WAVES, -1)
+            np.abs(table, out=table)
+            table += _COSINES @ even.reshape(WAVES, -1)
+            values[number, part] = table.max(axis=0).reshape(values[number, part].shape)
     return values
 
 

@@ -18,7 +18,7 @@ from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
 from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
-from handlens.challenges.forgery.detect.verify import correlation, find_rival, interior, moved, sample
+from handlens.challenges.forgery.detect.verify import compare_grain, find_rival, interior
 from handlens.types import Shape
 
 STRAIGHT = (0, False)
@@ -100,8 +100,7 @@ class ShiftTier:
         """Whether the grain agrees far better than with places around the copy: a weave or a ruler repeats."""
         source, _, matrix = found
         points = interior(source, canvas.blocked)
-        here = canvas.grain[points.y.astype(int), points.x.astype(int)]
-        own = correlation(here, sample(canvas.grain, *moved(points, matrix)))
+        own = compare_grain(canvas, points, matrix)
         return fisher(own) > self.lead * fisher(find_rival(canvas, source, matrix))
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:

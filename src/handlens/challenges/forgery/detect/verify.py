@@ -191,32 +191,43 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
     sign = -1.0 if likeness < -0.3 else 1.0
     source, copy = canvas.grain[rows, columns], sample(canvas.grain, x, y)
     beside = np.minimum(columns + 1, canvas.shape[1] - 1)
+    detail, moved_detail, next_detail = without_shape(points, one, other, canvas.grey[rows, beside])
     return {
         "likeness": sign * likeness,
-        "detail": sign * compare_detail(points, one, other),
+        "detail": sign * correlation(detail, moved_detail),
         "grain": sign * correlation(source, copy),
         "noise": sign * correlation(canvas.noise[rows, columns], sample(canvas.noise, x, y)),
         "inverted": float(sign < 0),
-        "smooth": max(0.0, compare_detail(points, one, canvas.grey[rows, beside])),
+        "smooth": max(0.0, correlation(detail, next_detail)),
         "coarse": max(0.0, correlation(source, canvas.grain[rows, beside])),
         "pixels": float(len(points)),
         "busy": float(min(source.std(), copy.std())),
     }
 
 
-def compare_detail(points: Points, source: FloatArray, copy: FloatArray) -> float:
-    """Correlation of what is left when a smooth surface is taken from both: two honest objects share nothing there.
+def compare_grain(canvas: Canvas, points: Points, matrix: Matrix) -> float:
+    """How alike the grain of source and copy is: the part of `measure` that costs least."""
+    here = canvas.grain[points.y.astype(int), points.x.astype(int)]
+    return correlation(here, sample(canvas.grain, *moved(points, matrix)))
 
-    The surface is a polynomial of third degree, of fourth where there are pixels enough: what shape explains.
+
+def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
+    """What is left of samples when a smooth surface is taken from each: two honest objects share nothing there.
+
+    The surface is a polynomial of third degree, of fourth where there are pixels enough: what shape explains. Of too
+    few pixels nothing is left.
     """
     degree = 3 if len(points) < 300 else 4
-    u, v = (points.x - points.middle[0]) / points.reach, (points.y - points.middle[1]) / points.reach
-    terms = [u**power * v**other for power in range(degree + 1) for other in range(degree + 1 - power)]
+    u, v = ((points.x - points.middle[0]) / points.reach), ((points.y - points.middle[1]) / points.reach)
+    across, down = (np.vander(line.astype(np.float64), degree + 1, increasing=True).T for line in (u, v))
+    terms = np.stack([across[one] * down[other] for one in range(degree + 1) for other in range(degree + 1 - one)])
+    values = np.stack(samples).astype(np.float64)
     if len(points) < 2 * len(terms):
-        return 0.0
-    surface, _ = np.linalg.qr(np.stack(terms, axis=1).astype(np.float64))
-    left = [values - surface @ (surface.T @ values) for values in (source, copy)]
-    return correlation(*(each.astype(np.float32) for each in left))
+        return [np.zeros_like(each) for each in samples]
+    squares = terms @ terms.T
+    squares.flat[:: len(terms) + 1] += 1e-9 * np.trace(squares)  # a region one pixel high has no slope down
+    values -= np.linalg.solve(squares, terms @ values.T).T @ terms
+    return list(values.astype(np.float32))
 
 
 def find_rival(canvas: Canvas, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
