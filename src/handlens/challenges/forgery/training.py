@@ -181,11 +181,15 @@ def _folds(examples: Sequence[Example]) -> list[int]:
 
 
 def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:
-    """Slope and offset that bring the log-odds of the surest match to those of the figure."""
+    """Slope and offset that bring the log-odds of the surest match to those of the figure.
+
+    Forged and authentic figures count the same in all, as they are equally many in the contest.
+    """
     chosen = surest > 0
     if not forged[chosen].any() or forged[chosen].all():
         return 1.0, 0.0
+    counts = np.where(forged, 0.5 / max(1, forged.sum()), 0.5 / max(1, (~forged).sum())) * len(forged)
     odds = np.log(np.clip(surest[chosen], 1e-6, 1 - 1e-6) / (1 - np.clip(surest[chosen], 1e-6, 1 - 1e-6)))
-    curve = fit_curve(("odds",), odds[:, None], forged[chosen], np.ones(int(chosen.sum())), ridge=0.1)
+    curve = fit_curve(("odds",), odds[:, None], forged[chosen], counts[chosen], ridge=0.1)
     slope = curve.weights[0] / curve.spreads[0]
     return float(slope), float(curve.offset - slope * curve.means[0])

@@ -1,5 +1,6 @@
 """The detector: what it says of a figure is the same each time, in the figure's own pixels, within its time."""
 
+import itertools
 import time
 
 import cv2
@@ -283,6 +284,22 @@ def test_pairs_that_are_as_good_as_many_others_are_no_evidence(count, kept):
     noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
     detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, objects=Pairs(count))
     assert len(detector.match(canvas_of(noise), Clock(9))) == kept
+
+
+class Copies:
+    """A tier that finds every pair of some copies of one object."""
+
+    def find(self, _canvas, _clock):
+        places = [box(10 + 60 * number, 40, 20, 20) for number in range(4)]
+        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5}
+        return [match_of(one, other, **facts) for one, other in itertools.combinations(places, 2)]
+
+
+def test_further_copies_of_an_object_are_no_peers_of_it():
+    noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
+    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, objects=Copies())
+    found = detector.match(canvas_of(noise), Clock(9))
+    assert [match.evidence["peers"] for match in found] == [1.0] * 6  # of each pair only the one of the two others
 
 
 def test_what_only_letters_and_lines_can_be_is_no_evidence():

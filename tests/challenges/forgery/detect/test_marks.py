@@ -72,6 +72,17 @@ def test_what_was_drawn_is_marked(draw, ink):
     assert found.mean() < 0.15  # and hardly anything else is
 
 
+@pytest.mark.parametrize("draw", [scale_bar, panel_letter, arrow, bold_letter])
+def test_what_was_drawn_is_marked_in_a_figure_that_was_made_smaller(draw):
+    picture, true = drawn(255, draw)
+    size = (round(0.8 * picture.shape[1]), round(0.8 * picture.shape[0]))
+    small = cv2.resize(np.asarray(picture, np.float32), size, interpolation=cv2.INTER_AREA)
+    drawn_there = cv2.resize(true.astype(np.float32), size, interpolation=cv2.INTER_AREA) > 0.6
+    found = marks_of(small)
+    assert found[drawn_there].mean() > 0.9
+    assert found.mean() < 0.15
+
+
 def test_coloured_ink_on_a_grey_picture_is_marked():
     grey = ground(255)
     colour = np.dstack([grey] * 3).astype(np.uint8)

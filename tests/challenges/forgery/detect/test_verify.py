@@ -105,6 +105,29 @@ def test_elsewhere_nothing_is_alike():
     assert abs(evidence["noise"]) < 0.15
 
 
+# --- everywhere -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [{}, {"turn": 90}, {"turn": 25, "scale": 1.1}, {"mirror": True}, {"invert": True}])
+def test_a_copy_is_alike_everywhere(change):
+    canvas, mask, matrix = with_copy(**change)
+    assert measure(canvas, points_of(mask), matrix)["even"] > 0.8
+
+
+def test_two_honest_regions_with_the_same_arrow_are_alike_in_one_corner():
+    picture = texture(3, SHAPE, blur=2, level=90, contrast=12)
+    for x, y in (SOURCE, TARGET):
+        cv2.arrowedLine(picture, (x - 24, y - 18), (x - 8, y - 6), 255, 2, tipLength=0.4)
+    evidence = measure(canvas_of(picture), points_of(disc()), similarity(around=SOURCE, to=TARGET))
+    assert evidence["grain"] > 0.6
+    assert evidence["even"] < 0.3
+
+
+def test_of_a_few_pixels_nothing_is_alike_everywhere():
+    canvas = canvas_of(texture(3, SHAPE))
+    assert measure(canvas, interior(box(50, 60, 4, 4)), similarity(around=(60, 50), to=(60, 50)))["even"] == 0
+
+
 # --- detail ---------------------------------------------------------------------------------------------------------
 
 

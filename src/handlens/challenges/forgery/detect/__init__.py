@@ -15,11 +15,11 @@ from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
 from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
+from handlens.challenges.forgery.detect.growth import Growth
 from handlens.challenges.forgery.detect.keypoints import KeyPointTier
 from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
-from handlens.challenges.forgery.detect.rim import with_rim
 from handlens.challenges.forgery.detect.shifts import ShiftTier
 from handlens.challenges.forgery.detect.verify import find_rival, interior, measure
 
@@ -69,6 +69,7 @@ class Detector:
     blots: BlotTier | None = field(default_factory=BlotTier)
     shifts: ShiftTier | None = field(default_factory=ShiftTier)
     objects: ObjectTier | None = field(default_factory=ObjectTier)
+    growth: Growth = field(default_factory=Growth)
     decision: Decision | None = None
     """How sure a match is; None is the decision that comes with the program."""
 
@@ -81,8 +82,8 @@ class Detector:
         decision = self.decision or shipped()
         clock = Clock(seconds)
         canvas = prepare(picture, side=self.side, enlargement=1.0, splitting=self.splitting)
-        matches = judge(self.match(canvas, clock), decision)
-        matches = [_with_rim(canvas, match) for match in _worth_a_look(matches)]
+        matches = _worth_a_look(judge(self.match(canvas, clock), decision))
+        matches = list(self.growth.grow(canvas, matches, decision, clock))
         sure, doubtful, probability = decide(matches, decision)
         return Findings(
             canvas.figure,
@@ -127,11 +128,6 @@ def decide(matches: Sequence[Match], decision: Decision) -> tuple[list[Group], l
     return sure, doubtful, probability
 
 
-def _with_rim(canvas: Canvas, match: Match) -> Match:
-    """Objects with the rim that was copied with them; regions of the other tiers have their outline already."""
-    return with_rim(canvas, match) if match.tier == "objects" else match
-
-
 def _worth_a_look(matches: Sequence[Match]) -> list[Match]:
     return [match for match in matches if match.probability >= WORTH_A_LOOK]
 
@@ -160,14 +156,16 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
 
 
 def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """For each match how many others, between other places, prove about as much: many where a texture repeats."""
-    places = np.array([[*match.source.centre, *match.copy.centre] for match in matches])
+    """For each match how many others, between other places, prove about as much: many where a texture repeats.
+
+    Those that share one of its places are further copies of the same.
+    """
+    places = np.array([[match.source.centre, match.copy.centre] for match in matches])
     reaches = np.array([np.sqrt(match.source.area / np.pi) for match in matches])
     counts = np.zeros(len(matches), np.int64)
     for number, (place, reach) in enumerate(zip(places, reaches, strict=True)):
-        straight = np.abs(places - place).max(axis=1) > reach
-        crossed = np.abs(places[:, [2, 3, 0, 1]] - place).max(axis=1) > reach
-        counts[number] = int((straight & crossed & (values > ABOUT * values[number])).sum())
+        apart = np.abs(places[:, :, None] - place[None, None]).max(axis=3) > reach
+        counts[number] = int((apart.all(axis=(1, 2)) & (values > ABOUT * values[number])).sum())
     return counts
 
 

@@ -68,7 +68,7 @@ def _distinct(matches: list[Match]) -> list[Match]:
     """Matches that add a region to what each better one says; each is as sure as the surest that says the same."""
     kept: list[Match] = []
     for match in matches:
-        same = next((number for number, other in enumerate(kept) if _says_the_same(match, other)), None)
+        same = next((number for number, other in enumerate(kept) if says_the_same(match, other)), None)
         if same is None:
             kept.append(match)
         elif match.probability > kept[same].probability:
@@ -76,7 +76,8 @@ def _distinct(matches: list[Match]) -> list[Match]:
     return kept
 
 
-def _says_the_same(one: Match, other: Match) -> bool:
+def says_the_same(one: Match, other: Match) -> bool:
+    """Whether two matches are between the same two places."""
     straight = _same(one.source, other.source) and _same(one.copy, other.copy)
     crossed = _same(one.source, other.copy) and _same(one.copy, other.source)
     return straight or crossed

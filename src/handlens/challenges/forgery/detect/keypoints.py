@@ -200,7 +200,10 @@ def _mirrored(points: Points, width: float) -> Points:
 def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:
     across = places[:, None, 0] - others[None, :, 0]
     down = places[:, None, 1] - others[None, :, 1]
-    return np.asarray(across * across + down * down < distance * distance)
+    across *= across
+    down *= down
+    across += down
+    return np.asarray(across < distance * distance)
 
 
 def _closest(features: FloatArray, others: FloatArray, near: BoolArray) -> tuple[FloatArray, IntArray]:

@@ -57,7 +57,7 @@ class Stroke:
     def is_bar(self) -> bool:
         """A filled rectangle, long and low or high and narrow."""
         longer, shorter = max(self.height, self.width), min(self.height, self.width)
-        return self.fill > 0.85 and longer > 4 * shorter and self.even > 0.6
+        return self.fill > 0.85 and longer > 4 * shorter and self.even > 0.45
 
     @property
     def is_arrow(self) -> bool:

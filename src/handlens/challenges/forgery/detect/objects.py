@@ -101,6 +101,8 @@ class ObjectTier:
     """Least likeness of its grain."""
     fine_grain: float = 0.6
     """Least likeness of the grain of a pair that is less alike than that, as JPEG leaves it."""
+    even: float = 0.6
+    """Least likeness of the quarter that is least alike, as a share of that of the whole: a copy is one everywhere."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
@@ -184,6 +186,8 @@ class ObjectTier:
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
             return None
         evidence = measure(canvas, points, matrix) | {"standing": candidate.standing}
+        if evidence["even"] < self.even:
+            return None
         return Match(blob.patch, copy, matrix, "objects", evidence)
 
 

@@ -21,6 +21,9 @@ LARGEST_STEP = 3.0
 """Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
 
 
+FEWEST_IN_QUARTER = 8
+"""Pixels of a quarter of a region below which their likeness is chance."""
+
 HOPELESS = (3, 0.5)
 """After so many steps an alignment that is less alike than this is given up."""
 
@@ -182,6 +185,9 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
     `smooth` and `coarse` say how much a pixel's detail and grain are its neighbour's: then few pixels speak for
     themselves.
 
+    `even` is how alike the quarter of the region is that is least alike, relative to the whole: an arrow or a cut edge
+    that two honest regions have in common makes them alike in one corner.
+
     A copy with dark and bright exchanged is as alike as it is unlike: `inverted` is 1 for it.
     """
     rows, columns = points.y.astype(int), points.x.astype(int)
@@ -197,12 +203,22 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
         "detail": sign * correlation(detail, moved_detail),
         "grain": sign * correlation(source, copy),
         "noise": sign * correlation(canvas.noise[rows, columns], sample(canvas.noise, x, y)),
+        "even": min(_evenness(points, source, copy), _evenness(points, detail, moved_detail)),
         "inverted": float(sign < 0),
         "smooth": max(0.0, correlation(detail, next_detail)),
         "coarse": max(0.0, correlation(source, canvas.grain[rows, beside])),
         "pixels": float(len(points)),
         "busy": float(min(source.std(), copy.std())),
     }
+
+
+def _evenness(points: Points, one: FloatArray, other: FloatArray) -> float:
+    """Likeness of the least alike quarter as a share of that of the whole, from 0 to 1; 0 where quarters are tiny."""
+    whole = correlation(one, other)
+    right, below = points.x > points.middle[0], points.y > points.middle[1]
+    quarters = [across & down for across in (right, ~right) for down in (below, ~below)]
+    found = [correlation(one[quarter], other[quarter]) for quarter in quarters if quarter.sum() >= FEWEST_IN_QUARTER]
+    return float(np.clip(min(found) / whole, 0, 1)) if found and whole else 0.0
 
 
 def compare_grain(canvas: Canvas, points: Points, matrix: Matrix) -> float:

@@ -1,0 +1,75 @@
+"""The whole of what was copied: a match of one object may be a part of a region that was copied with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from handlens.challenges.forgery.detect.agreement import Agreement
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.decision import Decision, proof
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.group import says_the_same
+from handlens.challenges.forgery.detect.rim import with_rim
+from handlens.challenges.forgery.detect.verify import interior, measure
+
+FEWEST = 25
+"""Fewest free pixels of a region that can be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """When a region around an object is believed: it must be much larger, as alike everywhere, and prove more."""
+
+    larger: float = 1.5
+    """Least area, relative to the object with its rim."""
+    alike: float = 0.8
+    """Least likeness of detail and grain, relative to those of the object."""
+    even: float = 0.5
+    """Least likeness of its least alike quarter, relative to the whole."""
+    proves: float = 1.2
+    """Least proof, relative to that of the object: what agrees by chance around it proves nothing."""
+    most: int = 12
+    """Most objects around which is looked, the surest ones."""
+    agreement: Agreement = field(default_factory=Agreement)
+
+    def grow(self, canvas: Canvas, matches: Sequence[Match], decision: Decision, clock: Clock) -> Iterator[Match]:
+        """The matches, the surest first, objects with their rims or with the whole region that they are a part of."""
+        regions: list[Match] = []
+        looks = 0
+        for match in sorted(matches, key=lambda each: -each.probability):
+            if match.tier != "objects":
+                yield match
+                continue
+            if any(says_the_same(match, region) for region in regions):
+                continue
+            rimmed = with_rim(canvas, match)
+            region = None
+            if looks < self.most and clock.allows("regions around objects"):
+                looks += 1
+                region = self._whole(canvas, match, self.larger * rimmed.source.area)
+            if region is None:
+                yield rimmed
+            else:
+                regions.append(region)
+                yield replace(region, probability=max(match.probability, decision.probability(region)))
+
+    def _whole(self, canvas: Canvas, match: Match, smallest: float) -> Match | None:
+        """The region around an object in which everything agrees; None where that is hardly more than the object."""
+        seed = np.zeros(canvas.shape, np.bool_)
+        match.copy.paint(seed)
+        found = self.agreement.settle(canvas, match.matrix, seed)
+        if found is None or found[0].area < smallest:
+            return None
+        source, copy, matrix = found
+        points = interior(source, canvas.blocked)
+        if len(points) < FEWEST:
+            return None
+        evidence = dict(match.evidence) | measure(canvas, points, matrix)
+        as_alike = all(evidence[name] >= self.alike * match.evidence[name] for name in ("detail", "grain"))
+        if not as_alike or evidence["even"] < self.even or proof(evidence) < self.proves * proof(match.evidence):
+            return None
+        return replace(match, source=source, copy=copy, matrix=matrix, evidence=evidence)
