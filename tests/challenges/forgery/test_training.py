@@ -5,10 +5,19 @@ import pytest
 from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, stored, texture
 
 from handlens.challenges.forgery import data, training
-from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.decision import FILE, Decision, read_decision
 from handlens.challenges.forgery.labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.recipe import Matching
-from handlens.challenges.forgery.training import Example, fit, fit_curves, score_one, train
+from handlens.challenges.forgery.training import (
+    ALARMS,
+    FEWEST_AUTHENTIC,
+    Example,
+    _calibrate,
+    fit,
+    fit_curves,
+    score_one,
+    train,
+)
 from handlens.errors import DataError
 from handlens.images import write_png
 from handlens.metrics import matched_f1
@@ -196,6 +205,36 @@ def test_where_nothing_tells_them_apart_it_does_not_boast():
     ]
     _, numbers = fit(examples)
     assert numbers["oF1"] < 0.75
+
+
+def hard_examples(count):
+    """Forged and authentic figures that overlap: a few authentic ones look as forged as the forged ones."""
+    random = np.random.default_rng(2)
+    for number in range(count):
+        yield example(number, forged=True, detail=random.uniform(0.5, 0.95))
+        yield example(number, forged=False, detail=random.uniform(0.0, 0.95 if number % 6 == 0 else 0.6))
+
+
+def test_hardly_an_authentic_figure_is_called_forged():
+    decision, numbers = fit(list(hard_examples(FEWEST_AUTHENTIC)))
+    assert decision.strict > 1 / (1 + decision.worth)
+    assert decision.least == decision.strict
+    assert numbers["false alarms"] <= ALARMS
+    assert numbers["forged figures answered"] > 0.3
+
+
+def test_of_few_authentic_figures_a_share_cannot_be_told():
+    decision, _ = fit(list(hard_examples(FEWEST_AUTHENTIC // 2)))
+    assert decision.strict == 0
+    assert decision.least == 1 / (1 + decision.worth)
+
+
+def test_forged_and_authentic_figures_count_the_same_however_many_they_are():
+    surest, forged = np.full(400, 0.5), np.arange(400) < 100
+    surest[::4] = 0.9
+    slope, offset = _calibrate(surest, forged)
+    decision = Decision({}, worth=1.0, slope=slope, offset=offset)
+    assert decision.figure(0.5) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_tier_with_true_matches_alone_is_not_fitted():

@@ -38,6 +38,13 @@ NEGATIVES = 20.0
 """How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
 
 
+ALARMS = 0.03
+"""Share of authentic figures that may be called forged: whoever is accused wrongly has more to lose than a score."""
+
+FEWEST_AUTHENTIC = 100
+"""Authentic figures below which that share cannot be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A figure: its group, its true instances, its matches, and the instance that each match shows, or why not."""
@@ -84,8 +91,9 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     forged = np.array([bool(example.truth) for example in examples])
     worth = 0.8
     slope, offset = _calibrate(surest, forged)
+    strict = _strictness(Decision({}, worth, slope, offset), surest[~forged])
     for example, fold in zip(examples, folds, strict=True):
-        decision = Decision(curves_of[fold], worth, slope, offset)
+        decision = Decision(curves_of[fold], worth, slope, offset, strict)
         found, _, _ = decide(judge(example.matches, decision), decision)
         masks = tuple(encode(group.mask(example.shape), order=ORDER) for group in found)
         answered.append(bool(masks))
@@ -101,7 +109,7 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
         "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
         "oF1": float(value.mean()),
     }
-    return Decision(fit_curves(examples), worth, slope, offset), numbers
+    return Decision(fit_curves(examples), worth, slope, offset, strict), numbers
 
 
 def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
@@ -178,6 +186,14 @@ def _folds(examples: Sequence[Example]) -> list[int]:
     return fold_of(
         groups, folds=folds, seed=0, strata=["forged" if example.truth else "authentic" for example in examples]
     )
+
+
+def _strictness(decision: Decision, surest: Any) -> float:
+    """The probability that at most ALARMS of the authentic figures exceed; 0 where there are too few to tell."""
+    if len(surest) < FEWEST_AUTHENTIC:
+        return 0.0
+    said = np.sort([decision.figure(each) for each in surest])[::-1]
+    return float(said[int(ALARMS * len(said))])
 
 
 def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:

@@ -47,7 +47,7 @@ MOST_JUDGED = 60
 PERIODIC = 0.9
 """Likeness of the source to another place beside its copy from which the texture repeats by nature."""
 
-MOST_PEERS = 24
+MOST_PEERS = 12
 """Most other pairs that prove about as much as a copy does: where there are more, the figure repeats by nature."""
 
 ABOUT = 0.8

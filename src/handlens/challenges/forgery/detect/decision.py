@@ -41,13 +41,14 @@ class Decision:
     """The curve of each tier, and what an answer is worth.
 
     `worth` is the oF1 to be expected of an answer for a forged figure. `slope` and `offset` bring the surest match to
-    the probability that the figure is forged.
+    the probability that the figure is forged. `strict` is the probability that hardly an authentic figure exceeds.
     """
 
     curves: Mapping[str, Curve]
     worth: float
     slope: float = 1.0
     offset: float = 0.0
+    strict: float = 0.0
 
     def probability(self, match: Match) -> float:
         """That the match is a copy; 0 for a tier that was not fitted."""
@@ -60,8 +61,8 @@ class Decision:
 
     @property
     def least(self) -> float:
-        """Least probability at which an answer is worth more than `authentic`: p f > 1 - p."""
-        return 1 / (1 + self.worth)
+        """Least probability at which an answer is given: worth more than `authentic`, p f > 1 - p, and seldom wrong."""
+        return max(1 / (1 + self.worth), self.strict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
