@@ -61,13 +61,13 @@ class Fields:
     outline: float = 1.0
     dice: float = 1.0
     turns: int = 8
-    stain: float = 0.2
-    gamma: float = 0.15
-    bends: float = 0.3
-    blurs: float = 0.2
-    grains: float = 0.2
-    smallest: float = 0.7
-    largest: float = 1.4
+    stain: float = 0.4
+    gamma: float = 0.25
+    bends: float = 0.15
+    blurs: float = 0.1
+    grains: float = 0.1
+    smallest: float = 0.8
+    largest: float = 1.25
 
     def __post_init__(self) -> None:
         if self.crop < 32 or self.crop % 32:
@@ -83,7 +83,8 @@ def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, 
     from handlens.training.engine import train as train_task
     from handlens.training.plan import Schedule, as_told
 
-    fields, schedule, effort = as_told(Fields(), Schedule(), settings)
+    usual = Schedule(batch=4, pretrained_rate=1.0)  # in an hour on a CPU a slower encoder does not get far enough
+    fields, schedule, effort = as_told(Fields(), usual, settings)
     return train_task(partial(make_task, folder, fields, settings), schedule, effort, run, progress)
 
 

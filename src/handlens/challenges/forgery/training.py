@@ -204,7 +204,7 @@ def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:
     chosen = surest > 0
     if not forged[chosen].any() or forged[chosen].all():
         return 1.0, 0.0
-    counts = np.where(forged, 0.5 / max(1, forged.sum()), 0.5 / max(1, (~forged).sum())) * len(forged)
+    counts = np.where(forged, 0.5 / forged.sum(), 0.5 / (~forged).sum()) * len(forged)
     odds = np.log(np.clip(surest[chosen], 1e-6, 1 - 1e-6) / (1 - np.clip(surest[chosen], 1e-6, 1 - 1e-6)))
     curve = fit_curve(("odds",), odds[:, None], forged[chosen], counts[chosen], ridge=0.1)
     slope = curve.weights[0] / curve.spreads[0]

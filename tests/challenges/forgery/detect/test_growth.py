@@ -5,7 +5,6 @@ import pytest
 from detector_pictures import as_patch, canvas_of, f1, match_of, painted, paste, points_of, texture
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import Decision
 from handlens.challenges.forgery.detect.growth import Growth
 from handlens.challenges.forgery.detect.verify import measure
 
@@ -13,25 +12,23 @@ SHAPE = (240, 360)
 SOURCE, TARGET = (110, 90), (120, 260)
 """Middles, as row and column, of what is copied and of its copy."""
 
-NO_DECISION = Decision({}, worth=0.8)
-
 
 def disc(radius, middle=SOURCE):
     rows, columns = np.indices(SHAPE)
     return np.hypot(rows - middle[0], columns - middle[1]) <= radius
 
 
-def copied(radius, turn=0.0, tier="objects", probability=0.6):
+def copied(radius, turn=0.0, tier="objects", probability=0.6, inner=12):
     """A texture of which a disc lies twice: canvas, a match of an inner disc, and what was copied."""
     forged, there, matrix = paste(texture(3, SHAPE, blur=2), disc(radius), TARGET, turn)
     canvas = canvas_of(forged)
-    evidence = measure(canvas, points_of(disc(12)), matrix)
-    match = match_of(as_patch(disc(12)), as_patch(disc(12, TARGET)), matrix, probability, tier, **evidence)
+    evidence = measure(canvas, points_of(disc(inner)), matrix)
+    match = match_of(as_patch(disc(inner)), as_patch(disc(inner, TARGET)), matrix, probability, tier, **evidence)
     return canvas, match, disc(radius) | there
 
 
 def grown(canvas, *matches, growth=None, seconds=60.0):
-    return list((growth or Growth()).grow(canvas, matches, NO_DECISION, Clock(seconds)))
+    return list((growth or Growth()).grow(canvas, matches, Clock(seconds)))
 
 
 def both(match):
@@ -45,7 +42,20 @@ def test_the_whole_region_is_found_from_one_object(turn):
     assert f1(both(found), true) > 0.9
     assert f1(both(match), true) < 0.2
     assert found.evidence["pixels"] > match.evidence["pixels"]
-    assert found.probability >= match.probability
+    assert found.probability == match.probability
+
+
+def test_a_large_object_grows_too():
+    canvas, match, true = copied(80, inner=45)
+    (found,) = grown(canvas, match)
+    assert f1(both(found), true) > 0.9
+
+
+def test_an_object_under_a_mark_is_left_as_it_is():
+    canvas, match, _ = copied(45)
+    canvas.blocked[:] = True
+    (found,) = grown(canvas, match)
+    assert found.source.area == match.source.area
 
 
 def test_an_object_that_was_copied_alone_stays_one():

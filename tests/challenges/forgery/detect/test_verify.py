@@ -123,6 +123,26 @@ def test_two_honest_regions_with_the_same_arrow_are_alike_in_one_corner():
     assert evidence["even"] < 0.3
 
 
+@pytest.mark.parametrize("invert", [False, True])
+def test_a_copy_with_a_spoilt_quarter_is_not_alike_everywhere(invert):
+    canvas, mask, matrix = with_copy(invert=invert)
+    (x, y), random = TARGET, np.random.default_rng(2)
+    for layer in (canvas.grey, canvas.grain):
+        layer[y : y + 40, x : x + 40] = random.permutation(layer[y : y + 40, x : x + 40].ravel()).reshape(40, 40)
+    evidence = measure(canvas, points_of(mask), matrix)
+    assert evidence["inverted"] == invert
+    assert evidence["grain"] > 0.5
+    assert evidence["even"] < 0.3
+
+
+def test_what_is_not_alike_is_nowhere_alike():
+    canvas, mask, matrix = with_copy()
+    found = [
+        measure(canvas, points_of(mask), matrix + np.array([[0, 0, 0], [0, 0, shift]])) for shift in (30.0, 40, 50)
+    ]
+    assert all(each["even"] < 0.5 for each in found)
+
+
 def test_of_a_few_pixels_nothing_is_alike_everywhere():
     canvas = canvas_of(texture(3, SHAPE))
     assert measure(canvas, interior(box(50, 60, 4, 4)), similarity(around=(60, 50), to=(60, 50)))["even"] == 0
@@ -166,6 +186,16 @@ def test_what_is_left_has_no_surface_of_third_degree():
     terms = np.stack([u**one * v**other for one in range(5) for other in range(5 - one)], axis=1)
     expected = noise - terms @ np.linalg.lstsq(terms.astype(float), noise, rcond=None)[0]
     assert np.abs(plain - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("shape", [(1000, 1000), (12, 300), (300, 1500), (1, 300), (40, 40)])
+def test_what_is_left_of_regions_of_any_size_is_no_shape(shape):
+    points = interior(box(0, 0, *shape))
+    random = np.random.default_rng(1)
+    u, v = points.x / shape[1] - 0.5, points.y / shape[0] - 0.5
+    one, other = (np.float32(80 * np.exp(-2 * (u * u + v * v)) + random.normal(0, 4, len(points))) for _ in range(2))
+    assert abs(detail_of(points, one, other)) < 0.3
+    assert correlation(one, other) > 0.6
 
 
 def test_of_equal_samples_the_detail_is_equal():

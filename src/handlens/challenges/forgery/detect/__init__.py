@@ -21,7 +21,7 @@ from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.verify import find_rival, interior, measure
+from handlens.challenges.forgery.detect.verify import FEWEST, find_rival, interior, measure
 
 SECONDS = 13.0
 """Time for one figure in the contest."""
@@ -34,9 +34,6 @@ SURE = 0.5
 
 MOST_REGIONS = 5
 """Most places that one group can be in: what is there more often repeats by nature, like the squares of a ruler."""
-
-FEWEST = 25
-"""Fewest free pixels of a region that can be judged."""
 
 DRAWN = 36.0
 """Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
@@ -83,7 +80,7 @@ class Detector:
         clock = Clock(seconds)
         canvas = prepare(picture, side=self.side, enlargement=1.0, splitting=self.splitting)
         matches = _worth_a_look(judge(self.match(canvas, clock), decision))
-        matches = list(self.growth.grow(canvas, matches, decision, clock))
+        matches = list(self.growth.grow(canvas, matches, clock))
         sure, doubtful, probability = decide(matches, decision)
         return Findings(
             canvas.figure,

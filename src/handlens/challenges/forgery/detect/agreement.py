@@ -10,7 +10,7 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import align, interior
+from handlens.challenges.forgery.detect.verify import FEWEST, align, interior
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,10 @@ class Agreement:
         source = _back(seed, matrix, canvas)
         if source is None:
             return None
-        matrix, _likeness = align(canvas, interior(source, canvas.blocked), matrix)
+        points = interior(source, canvas.blocked)
+        if len(points) < FEWEST:
+            return None
+        matrix, _likeness = align(canvas, points, matrix)
         found = self.outline(canvas, matrix, seed)
         return (*found, matrix) if found else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,14 +10,11 @@ import numpy as np
 from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import Decision, proof
-from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.decision import proof
+from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.group import says_the_same
 from handlens.challenges.forgery.detect.rim import with_rim
-from handlens.challenges.forgery.detect.verify import interior, measure
-
-FEWEST = 25
-"""Fewest free pixels of a region that can be judged."""
+from handlens.challenges.forgery.detect.verify import FEWEST, interior, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Growth:
     """Most objects around which is looked, the surest ones."""
     agreement: Agreement = field(default_factory=Agreement)
 
-    def grow(self, canvas: Canvas, matches: Sequence[Match], decision: Decision, clock: Clock) -> Iterator[Match]:
+    def grow(self, canvas: Canvas, matches: Sequence[Match], clock: Clock) -> Iterator[Match]:
         """The matches, the surest first, objects with their rims or with the whole region that they are a part of."""
         regions: list[Match] = []
         looks = 0
@@ -55,7 +52,7 @@ class Growth:
                 yield rimmed
             else:
                 regions.append(region)
-                yield replace(region, probability=max(match.probability, decision.probability(region)))
+                yield region
 
     def _whole(self, canvas: Canvas, match: Match, smallest: float) -> Match | None:
         """The region around an object in which everything agrees; None where that is hardly more than the object."""
@@ -70,6 +67,12 @@ class Growth:
             return None
         evidence = dict(match.evidence) | measure(canvas, points, matrix)
         as_alike = all(evidence[name] >= self.alike * match.evidence[name] for name in ("detail", "grain"))
-        if not as_alike or evidence["even"] < self.even or proof(evidence) < self.proves * proof(match.evidence):
+        before, after = _proof(match.evidence, match.source), _proof(evidence, source)
+        if not as_alike or evidence["even"] < self.even or after < self.proves * before:
             return None
         return replace(match, source=source, copy=copy, matrix=matrix, evidence=evidence)
+
+
+def _proof(evidence: Mapping[str, float], region: Patch) -> float:
+    """What all pixels of a region prove, of which `measure` looks at some thousands at most."""
+    return proof({**evidence, "pixels": float(region.area)})

@@ -19,10 +19,7 @@ from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
 from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import Points, align, compare_grain, interior, measure, thinned
-
-FEWEST = 25
-"""Fewest pixels of an object, without its rim and what is saturated, that can be compared."""
+from handlens.challenges.forgery.detect.verify import FEWEST, Points, align, compare_grain, interior, measure, thinned
 
 ALIGNED = 500
 """Pixels of an object that are aligned at last; all of them are measured."""

@@ -9,7 +9,7 @@ import numpy as np
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
 from handlens.challenges.forgery.detect.outline import trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import Points, correlation, interior, moved, sample
+from handlens.challenges.forgery.detect.verify import FEWEST, Points, correlation, interior, moved, sample
 
 WIDEST = 6
 """Most pixels that are added around an object."""
@@ -24,7 +24,7 @@ FITTING = 2.0
 def with_rim(canvas: Canvas, match: Match) -> Match:
     """The match with the rims, pixel by pixel outwards, that were copied with it."""
     inside = interior(match.source, canvas.blocked)
-    if len(inside) < 25:
+    if len(inside) < FEWEST:
         return match
     gain, bias, error = _fit(canvas, inside, match)
     grown, best = _padded(match.source, canvas), match.source

@@ -17,12 +17,15 @@ from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, M
 MOST_POINTS = 4_000
 """Pixels of a region that are compared: more change nothing but the time."""
 
-LARGEST_STEP = 3.0
-"""Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
-
+FEWEST = 25
+"""Fewest free pixels of a region that can be judged."""
 
 FEWEST_IN_QUARTER = 8
 """Pixels of a quarter of a region below which their likeness is chance."""
+
+LARGEST_STEP = 3.0
+"""Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
+
 
 HOPELESS = (3, 0.5)
 """After so many steps an alignment that is less alike than this is given up."""
@@ -203,7 +206,7 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
         "detail": sign * correlation(detail, moved_detail),
         "grain": sign * correlation(source, copy),
         "noise": sign * correlation(canvas.noise[rows, columns], sample(canvas.noise, x, y)),
-        "even": min(_evenness(points, source, copy), _evenness(points, detail, moved_detail)),
+        "even": min(_evenness(points, source, sign * copy), _evenness(points, detail, sign * moved_detail)),
         "inverted": float(sign < 0),
         "smooth": max(0.0, correlation(detail, next_detail)),
         "coarse": max(0.0, correlation(source, canvas.grain[rows, beside])),
@@ -213,12 +216,15 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
 
 
 def _evenness(points: Points, one: FloatArray, other: FloatArray) -> float:
-    """Likeness of the least alike quarter as a share of that of the whole, from 0 to 1; 0 where quarters are tiny."""
+    """Likeness of the least alike quarter as a share of that of the whole, from 0 to 1; 0 where nothing is alike.
+
+    Quarters of a few pixels do not count; of a region with fewer than two others nothing can be said, and it is 0.
+    """
     whole = correlation(one, other)
     right, below = points.x > points.middle[0], points.y > points.middle[1]
     quarters = [across & down for across in (right, ~right) for down in (below, ~below)]
     found = [correlation(one[quarter], other[quarter]) for quarter in quarters if quarter.sum() >= FEWEST_IN_QUARTER]
-    return float(np.clip(min(found) / whole, 0, 1)) if found and whole else 0.0
+    return float(np.clip(min(found) / whole, 0, 1)) if len(found) > 1 and whole > 0 else 0.0
 
 
 def compare_grain(canvas: Canvas, points: Points, matrix: Matrix) -> float:
@@ -234,8 +240,9 @@ def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
     few pixels nothing is left.
     """
     degree = 3 if len(points) < 300 else 4
-    u, v = ((points.x - points.middle[0]) / points.reach), ((points.y - points.middle[1]) / points.reach)
-    across, down = (np.vander(line.astype(np.float64), degree + 1, increasing=True).T for line in (u, v))
+    lines = [line.astype(np.float64) - centre for line, centre in zip((points.x, points.y), points.middle, strict=True)]
+    lines = [line / max(1.0, float(np.abs(line).max(initial=0.0))) for line in lines]  # else high powers drown the low
+    across, down = (np.vander(line, degree + 1, increasing=True).T for line in lines)
     terms = np.stack([across[one] * down[other] for one in range(degree + 1) for other in range(degree + 1 - one)])
     values = np.stack(samples).astype(np.float64)
     if len(points) < 2 * len(terms):
