@@ -151,3 +151,15 @@ def test_a_region_with_much_ink_is_not_free():
     canvas.blocked[as_patch(masks[0]).window] = True
     assert not canvas.is_free(as_patch(masks[0]))
     assert canvas.is_free(as_patch(masks[1]))
+
+
+def test_a_shrunk_canvas_has_this_one_as_its_figure():
+    canvas = prepare(texture(1, (240, 320), blur=6).astype(np.uint8), side=1600, enlargement=1.0, splitting=Splitting())
+    small = canvas.shrunk(0.25)
+    assert small.shape == (60, 80)
+    assert small.figure == canvas.shape
+    assert small.panels[0].shape == (60, 80)
+    shift = small.matrix_to_figure(np.array([[1.0, 0, 5], [0, 1, -3]]))
+    assert shift == pytest.approx(np.array([[1.0, 0, 20], [0, 1, -12]]))
+    again = cv2.resize(small.grey, (320, 240), interpolation=cv2.INTER_LINEAR)
+    assert np.corrcoef(again.ravel(), canvas.grey.ravel())[0, 1] > 0.95

@@ -122,6 +122,36 @@ def test_irregular_bright_cells_are_no_marks(seed):
     assert marks_of(cells + texture(seed + 9, (300, 400), contrast=6, level=0))[field > 90].mean() < 0.05
 
 
+@pytest.mark.parametrize("quality", [None, 75], ids=["exact", "jpeg"])
+def test_thin_arrows_on_a_dim_picture_are_marked_and_its_cells_are_not(quality):
+    """Of an arrow one pixel wide and smoothed no pixel is quite white."""
+    picture, cells = nuclei(2)
+    picture = np.rint(0.2 * picture).astype(np.uint8)
+    before = picture.copy()
+    for end in ((115, 100), (100, 222), (195, 200)):
+        cv2.arrowedLine(picture, (end[0] - 9, end[1] - 7), end, 255, 1, cv2.LINE_AA, tipLength=0.5)
+    ink = cv2.absdiff(picture, before) > 120
+    if quality:
+        _, packed = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
+        picture = cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE)
+    found = marks_of(picture)
+    assert found[ink].mean() > 0.95
+    assert found[np.any(cells, axis=0)].mean() < 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_bright_cells_on_a_dark_ground_are_no_marks(seed):
+    random = np.random.default_rng(seed)
+    picture = random.normal(8, 2, (300, 400)).astype(np.float32)
+    for _ in range(40):
+        spot = np.zeros_like(picture)
+        place = (int(random.integers(15, 385)), int(random.integers(15, 285)))
+        axes = (int(random.integers(3, 7)), int(random.integers(3, 7)))
+        cv2.ellipse(spot, place, axes, float(random.uniform(0, 180)), 0, 360, 1.0, cv2.FILLED)
+        picture += 250 * cv2.GaussianBlur(spot, (0, 0), 0.8)
+    assert marks_of(np.clip(picture, 0, 255)).mean() < 0.02  # cells that touch can look like an arrow
+
+
 def test_the_frame_of_a_panel_is_marked_and_its_middle_is_not():
     picture = texture(5, (200, 300), contrast=20)
     found = find_marks(picture, picture.astype(np.uint8), (Panel(20, 30, 180, 280, "picture"),))

@@ -87,6 +87,22 @@ def test_a_noisy_gutter_is_one():
     assert_near(split(np.clip(noisy, 0, 255).astype(np.uint8)), boxes)
 
 
+@pytest.mark.parametrize("quality", [None, 80], ids=["exact", "jpeg"])
+@pytest.mark.parametrize("level", [1, 4], ids=["black ground", "dark ground"])
+def test_an_inverted_picture_of_cells_is_a_panel_and_not_paper(level, quality):
+    """Its ground is nearly as white as the paper around it."""
+    cells, _ = nuclei(1)
+    cells = np.clip(cells - 12 + level, 0, 255)
+    figure = np.full((320, 640), 255, np.uint8)
+    figure[10:310, 10:310], figure[10:310, 330:630] = cells, 255 - cells
+    if quality:
+        _, packed = cv2.imencode(".jpg", figure, [cv2.IMWRITE_JPEG_QUALITY, quality])
+        figure = cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE)
+    panels = split(figure)
+    assert_near(panels, [(10, 10, 310, 310), (10, 330, 310, 630)], pixels=8)
+    assert {panel.kind for panel in panels} == {"picture"}
+
+
 def test_panels_come_in_reading_order():
     figure, _ = compound([100, 100], [120, 120], 8, 255)
     corners = [(panel.top, panel.left) for panel in split(figure)]

@@ -73,6 +73,33 @@ def test_a_panel_of_another_size_is_found(zoom):
     assert max(match.scale, 1 / match.scale) == pytest.approx(max(zoom, 1 / zoom), rel=0.02)
 
 
+@pytest.mark.parametrize("inverted", [False, True], ids=["as it is", "inverted"])
+@pytest.mark.parametrize(("turn", "mirrored"), [(0, False), (1, True)])
+@pytest.mark.parametrize("zoom", [0.72, 0.87, 1.15, 1.38])
+def test_a_part_of_a_panel_shown_at_any_zoom_is_found(zoom, turn, mirrored, inverted):
+    panel = field(3, (150, 200))
+    shown = cv2.resize(panel[20:130, 30:170], None, fx=zoom, fy=zoom, interpolation=cv2.INTER_LINEAR)
+    shown = np.rot90(shown[:, ::-1] if mirrored else shown, turn)
+    figure, masks = side_by_side(panel, 250 - shown if inverted else shown)
+    (match,) = find(figure)
+    assert max(match.scale, 1 / match.scale) == pytest.approx(max(zoom, 1 / zoom), rel=0.02)
+    assert match.mirrored == mirrored
+    assert match.evidence["inverted"] == inverted
+    truth = masks[1].copy()
+    truth[20:130, 30:170] = True
+    assert f1(painted(match.source, figure.shape) | painted(match.copy, figure.shape), truth) > 0.9
+
+
+def test_arrows_on_the_copy_do_not_hide_it():
+    panel = 0.25 * field(4)
+    again = panel[:, ::-1].copy()
+    for row in (40, 70, 100):
+        cv2.arrowedLine(again, (60, row), (80, row), 255, 1, tipLength=0.4)
+    figure, _ = side_by_side(panel, again)
+    (match,) = find(figure)
+    assert match.evidence["likeness"] > 0.95
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_other_pictures_of_the_same_kind_are_left_alone(seed):
     figure, _ = side_by_side(field(seed), field(seed + 10))

@@ -14,6 +14,7 @@ from handlens.challenges.forgery.detect.verify import (
     correlation,
     find_rival,
     interior,
+    landing_free,
     measure,
     thinned,
     without_shape,
@@ -300,3 +301,14 @@ def test_large_regions_are_thinned_evenly():
     assert len(some) == 100
     assert (some.middle, some.reach) == (points.middle, points.reach)
     assert some.y.max() - some.y.min() > 250
+
+
+def test_points_that_land_on_ink_or_outside_are_left_out():
+    blocked = np.zeros((40, 60), bool)
+    blocked[10:20, 40:50] = True
+    points = interior(Patch(10, 10, np.ones((10, 10), bool)))
+    kept = landing_free(points, similarity(to=(32.0, 0.0)), blocked)
+    assert len(kept) < len(points)
+    assert set(kept.x + 32) <= {50.0, 51.0}
+    assert len(landing_free(points, similarity(to=(100.0, 0.0)), blocked)) == 0
+    assert len(landing_free(points, similarity(), blocked)) == len(points)

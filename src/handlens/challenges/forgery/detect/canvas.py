@@ -21,6 +21,9 @@ GRAIN, NOISE = 1.5, 0.7
 WHITEST = 252
 """Grey level, of 255, from which a camera has seen as much as it can."""
 
+MARKED = 0.3
+"""Share of a pixel of a canvas made smaller from which a mark in it spoils it."""
+
 FLATTEST = 2.0
 """Fewest grey levels between dark and bright of a panel in which anything can be seen."""
 
@@ -81,6 +84,27 @@ class Canvas:
         move = matrix[:, 2] / self.factor + shift - linear @ np.array([shift, shift])
         return np.column_stack([linear, move])
 
+    def shrunk(self, factor: float) -> Canvas:
+        """The same made smaller; its figure is this canvas."""
+        import cv2
+
+        size = (max(1, round(self.shape[1] * factor)), max(1, round(self.shape[0] * factor)))
+        grey, blocked, saturated = (
+            np.asarray(cv2.resize(each.astype(np.float32), size, interpolation=cv2.INTER_AREA), np.float32)
+            for each in (self.grey, self.blocked, self.saturated)
+        )
+        panels = tuple(
+            Panel(
+                int(np.ceil(panel.top * factor)),
+                int(np.ceil(panel.left * factor)),
+                int(panel.bottom * factor),
+                int(panel.right * factor),
+                panel.kind,
+            )
+            for panel in self.panels
+        )
+        return Canvas(grey, *_derived(grey), blocked > MARKED, saturated > MARKED, panels, self.shape, factor)
+
 
 def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Splitting) -> Canvas:
     """The canvas of a stored picture, brought to at most `side` pixels; small ones are enlarged at most so much."""
@@ -96,8 +120,6 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Spli
 
 def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], figure: Shape, factor: float) -> Canvas:
     """Stretch each picture to its own range; everything outside the pictures is blocked."""
-    import cv2
-
     blocked = np.ones(grey.shape, np.bool_)
     levelled = np.zeros_like(grey)
     for panel in panels:
@@ -108,13 +130,24 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], fig
             continue
         blocked[panel.window] = mark
         levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), -64, 320)
-    smooth = np.asarray(cv2.GaussianBlur(levelled, (0, 0), GRAIN), np.float32)
-    soft = np.asarray(cv2.GaussianBlur(levelled, (0, 0), NOISE), np.float32)
+    return Canvas(levelled, *_derived(levelled), blocked, _saturated(grey), panels, figure, factor)
+
+
+def _derived(grey: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Grain, noise, and slopes across and down."""
+    import cv2
+
+    smooth = np.asarray(cv2.GaussianBlur(grey, (0, 0), GRAIN), np.float32)
+    soft = np.asarray(cv2.GaussianBlur(grey, (0, 0), NOISE), np.float32)
     across = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8), np.float32)
     down = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8), np.float32)
-    residues = (levelled - smooth, levelled - soft)
-    saturated = np.asarray(cv2.erode(grey, np.ones((3, 3))) > WHITEST)
-    return Canvas(levelled, *residues, across, down, blocked, saturated, panels, figure, factor)
+    return grey - smooth, grey - soft, across, down
+
+
+def _saturated(grey: FloatArray) -> BoolArray:
+    import cv2
+
+    return np.asarray(cv2.erode(grey, np.ones((3, 3))) > WHITEST)
 
 
 def _resized(picture: AnyArray, factor: float) -> AnyArray:

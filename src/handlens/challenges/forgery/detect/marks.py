@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,19 @@ level from which a pixel is light, and the most of a panel that arrows and lette
 LINE, LINE_STEP = (32, 0.2), 28
 """Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart."""
 
+DIM, SPARE = 110, 0.999
+"""Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn."""
+
 MOST_STROKES = 400
 """Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """A connected part of ink with hard edges: its rectangle, how much of that it fills, how even and pure it is."""
+    """A connected part of ink with hard edges: its rectangle, how much of that it fills, how even and pure it is.
+
+    `depth` is how far from its rim its middle lies, in pixels.
+    """
 
     top: int
     left: int
@@ -52,6 +59,12 @@ class Stroke:
     fill: float
     even: float
     pure: bool
+    depth: float
+
+    @property
+    def is_thin(self) -> bool:
+        """Made by a pen: a small bright cell is as narrow, but round."""
+        return self.fill < 0.55 and self.depth < 4 and max(self.height, self.width) >= 8
 
     @property
     def is_bar(self) -> bool:
@@ -93,7 +106,8 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
             (part, (part > BRIGHT_INK) & (part - around > CONTRAST)),
             (255 - part, (part < DARK_INK) & (around - part > CONTRAST)),
         ):
-            for stroke in _drawn(list(_strokes(bright, ink)), part.shape):
+            strokes = list(_strokes(bright, ink))
+            for stroke in chain(_drawn(strokes, part.shape), _alone(bright, strokes)):
                 found[stroke.room(part.shape)] = True
         found |= _paper(part) | _lines(part)
         if colour.ndim == 3 and colour.dtype == np.uint8:
@@ -124,7 +138,8 @@ def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
         even, pure = float((levels > levels.max() - 16).mean()), bool(np.percentile(levels, 85) > PURE)
         rim = own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > 0.8 else own
         if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
-            yield Stroke(top, left, height, width, area / (width * height), even, pure)
+            inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
+            yield Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max()))
 
 
 def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
@@ -139,6 +154,16 @@ def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
         corner = stroke.top + stroke.height < 0.2 * shape[0] and stroke.left + stroke.width < 0.2 * shape[1]
         if stroke.is_bar or stroke.is_arrow or word or (corner and stroke.even > 0.3):
             yield stroke
+
+
+def _alone(bright: FloatArray, strokes: list[Stroke]) -> list[Stroke]:
+    """Thin strokes far brighter than everything else: arrows on a dim picture, of which each pixel is half ink."""
+    thin = [stroke for stroke in strokes if stroke.is_thin]
+    rest = np.ones(bright.shape, np.bool_)
+    for stroke in thin:
+        rest[stroke.room(bright.shape)] = False
+    dim = thin and rest.any() and float(np.quantile(bright[rest], SPARE)) < DIM
+    return thin if dim else []
 
 
 def _beside(stroke: Stroke, bar: Stroke) -> bool:

@@ -15,6 +15,11 @@ Box = tuple[int, int, int, int]
 """Top, left, bottom, right."""
 
 
+PUREST, LONG, GAP, LEAST_PAPER, WIDE = 254, 15, 7, 0.01, 21
+"""Level of paper that was never scanned, length of a line that is paper, width of what packing spoils in it, least
+share of such paper in a figure that has any, and width of the ground of a picture: JPEG spoils less around a line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Splitting:
     """Cuts a figure along uniform lines and along edges that run right through, again and again."""
@@ -42,6 +47,7 @@ class Splitting:
         if factor < 1:
             size = (max(1, round(width * factor)), max(1, round(height * factor)))
             small = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8)
+        small = self._dimmed(small)
         boxes = list(self._cut(small, (0, 0, *small.shape), self.depth, set()))
         panels = [self._name(small, box) for box in boxes] or [self._name(small, (0, 0, *small.shape))]
         if not any(panel.kind == "picture" for panel in panels):
@@ -50,6 +56,23 @@ class Splitting:
             ]  # a figure of plots alone is still looked at
         scale = (height / small.shape[0], width / small.shape[1])
         return tuple(_enlarged(panel, scale) for panel in panels)
+
+    def _dimmed(self, grey: ByteArray) -> ByteArray:
+        """The figure with nothing as white as paper but paper: the ground of an inverted picture is nearly that.
+
+        Paper that was never scanned is quite white over long lines. A noisy figure, which has no such lines, stays as
+        it is.
+        """
+        import cv2
+
+        white = (grey >= PUREST).astype(np.uint8)
+        across, down = (cv2.morphologyEx(white, cv2.MORPH_OPEN, np.ones(size)) for size in ((1, LONG), (LONG, 1)))
+        paper = np.asarray(cv2.morphologyEx(np.maximum(across, down), cv2.MORPH_CLOSE, np.ones((GAP, GAP))) > 0)
+        if paper.mean() < LEAST_PAPER:
+            return grey
+        nearly = (grey >= self.white) & ~paper
+        ground = cv2.morphologyEx(nearly.astype(np.uint8), cv2.MORPH_OPEN, np.ones((WIDE, WIDE))) > 0
+        return np.where(ground, np.minimum(grey, self.white - 1), grey).astype(np.uint8)
 
     # --- cutting ------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,14 @@ def thinned(points: Points, most: int) -> Points:
     return Points(points.x[chosen], points.y[chosen], points.middle, points.reach)
 
 
+def landing_free(points: Points, matrix: Matrix, blocked: BoolArray) -> Points:
+    """Those of the points that the transform brings onto pixels of the picture that are not blocked."""
+    x, y = (np.rint(each).astype(int) for each in moved(points, matrix))
+    inside = (x >= 0) & (y >= 0) & (x < blocked.shape[1]) & (y < blocked.shape[0])
+    inside[inside] = ~blocked[y[inside], x[inside]]
+    return Points(points.x[inside], points.y[inside], points.middle, points.reach)
+
+
 def moved(points: Points, matrix: Matrix) -> tuple[FloatArray, FloatArray]:
     """Where the transform brings the points."""
     x = matrix[0, 0] * points.x + matrix[0, 1] * points.y + matrix[0, 2]

@@ -1,0 +1,191 @@
+"""Panels that show a part of another larger or smaller: made small, they are laid on each other at many zooms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.decision import fisher
+from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
+from handlens.challenges.forgery.detect.laying import overlap_of, transform_of, zoomed
+from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay
+from handlens.challenges.forgery.detect.verify import align, interior, landing_free, thinned
+
+Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
+
+SMALLEST = 8
+"""Pixels of the shortest side of a panel, made small, that can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zooming:
+    """How zooms are sought."""
+
+    side: int = 72
+    """Longest side of a panel when it is laid on others, in pixels."""
+    step: float = 1.09
+    """Ratio of two neighbouring zooms: the alignment finds the exact one."""
+    steps: int = 4
+    """Zooms to either side of 1."""
+    smooth: float = 8.0
+    """Blur whose residue is compared; slower changes are uneven light."""
+    loudest: float = 2.0
+    """Most that a pixel can say, in spreads: one bright speck must not outshout a panel."""
+    smallest: float = 0.2
+    """Least share of the smaller panel that must overlap."""
+    tries: int = 3
+    """Zooms and turns of a pair that are aligned."""
+    points: int = 600
+    """Pixels that are aligned."""
+    fewest: int = 60
+    """Fewest of them."""
+    likeness: float = 0.8
+    """Least likeness after alignment."""
+
+    def ways(self) -> list[tuple[float, Turn]]:
+        """Every zoom, in all turns."""
+        return [(self.step**power, turn) for power in range(-self.steps, self.steps + 1) for turn in TURNS]
+
+    @property
+    def square(self) -> int:
+        """Side of the squares that are transformed: what goes over their edge overlaps too little."""
+        from scipy import fft
+
+        return int(fft.next_fast_len(int(1.3 * self.side * self.step**self.steps), real=True))
+
+
+@dataclass(slots=True)
+class ZoomSearch:
+    """Looks for zooms between the panels of one canvas; what was made of a panel is kept for its next pair."""
+
+    canvas: Canvas
+    zooming: Zooming
+    levels: dict[float, Level] = field(default_factory=dict)
+
+    def offers(self, one: int, other: int) -> Iterator[Matrix]:
+        """Transforms from a panel to another (by their numbers from 0) under which they are alike when made small."""
+        level = self._level(max(*self.canvas.panels[one].shape, *self.canvas.panels[other].shape))
+        for matrix in level.lay(one, other):
+            found = level.align(one, other, matrix)
+            if found is not None:
+                yield level.canvas.matrix_to_figure(found)
+
+    def _level(self, longest: int) -> Level:
+        """The canvas so small that no side is too long; sizes are rounded, so that pairs can share it."""
+        powers = max(0, int(np.ceil(2 * np.log2(longest / self.zooming.side))))
+        factor = float(2 ** (-powers / 2))
+        if factor not in self.levels:
+            self.levels[factor] = Level(self.canvas.shrunk(factor), self.zooming)
+        return self.levels[factor]
+
+
+@dataclass(slots=True)
+class Level:
+    """A canvas made small, and its panels ready to be laid on each other."""
+
+    canvas: Canvas
+    zooming: Zooming
+    pictures: dict[int, FloatArray] = field(default_factory=dict)
+    laid: dict[int, list[FloatArray]] = field(default_factory=dict)
+    spectra: dict[int, npt.NDArray[np.complex64]] = field(default_factory=dict)
+
+    def lay(self, one: int, other: int) -> list[Matrix]:
+        """The transforms that say most: likeness counts by the pixels that share it."""
+        from scipy import fft
+
+        target = self._picture(other)
+        if min(*self._picture(one).shape, *target.shape) < SMALLEST:
+            return []
+        square = self.zooming.square
+        spectrum = fft.rfft2(target, (square, square)).conj()
+        tables = fft.irfft2(self._spectra(one) * spectrum, (square, square), axes=(1, 2), overwrite_x=True)
+        np.abs(tables, out=tables)
+        weights: dict[tuple[int, ...], Overlaps] = {}
+        found = []
+        for number, (laid, table) in enumerate(zip(self.laid[one], tables, strict=True)):
+            if laid.shape not in weights:
+                weights[laid.shape] = _overlaps(laid.shape, target.shape, square, self.zooming.smallest)
+            rows, columns, weight = weights[laid.shape]
+            table *= weight
+            row, column = divmod(int(table.argmax()), square)
+            found.append((float(table[row, column]), number, (int(rows[row]), int(columns[column]))))
+        found.sort(reverse=True)
+        offers, ways = [], self.zooming.ways()
+        for _, number, shift in found[: 4 * self.zooming.tries]:
+            likeness, pixels = _likeness(self.laid[one][number], target, shift)
+            panels = self.canvas.panels[one], self.canvas.panels[other]
+            offers.append((fisher(likeness) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
+        offers.sort(key=lambda offer: -offer[0])
+        return [matrix for _, matrix in offers[: self.zooming.tries]]
+
+    def align(self, one: int, other: int, matrix: Matrix) -> Matrix | None:
+        """The exact transform; None where the panels are not alike under it."""
+        panels, blocked = self.canvas.panels, self.canvas.blocked
+        region = overlap_of(self.canvas.shape, panels[one], panels[other], matrix)
+        if region is None:
+            return None
+        points = thinned(landing_free(interior(region, blocked), matrix, blocked), self.zooming.points)
+        if len(points) < self.zooming.fewest:
+            return None
+        matrix, likeness = align(self.canvas, points, matrix)
+        return matrix if abs(likeness) >= self.zooming.likeness else None
+
+    def _picture(self, number: int) -> FloatArray:
+        """A panel without slow changes and loud specks, blocked pixels 0."""
+        import cv2
+
+        if number not in self.pictures:
+            window = self.canvas.panels[number].window
+            part = self.canvas.grey[window]
+            fine = part - cv2.GaussianBlur(part, (0, 0), self.zooming.smooth) if part.size else part
+            fine = np.where(self.canvas.blocked[window], 0, fine)
+            most = self.zooming.loudest * max(float(np.sqrt(np.mean(fine**2))) if fine.size else 0.0, 1e-3)
+            self.pictures[number] = np.clip(fine, -most, most).astype(np.float32)
+        return self.pictures[number]
+
+    def _spectra(self, number: int) -> npt.NDArray[np.complex64]:
+        """Of a panel, zoomed and turned in all ways."""
+        from scipy import fft
+
+        if number not in self.spectra:
+            ways, square = self.zooming.ways(), self.zooming.square
+            self.laid[number] = [lay(zoomed(self._picture(number), zoom), turn) for zoom, turn in ways]
+            stack = np.zeros((len(ways), square, square), np.float32)
+            for picture, laid in zip(stack, self.laid[number], strict=True):
+                picture[: laid.shape[0], : laid.shape[1]] = laid
+            self.spectra[number] = fft.rfft2(stack, axes=(1, 2))
+        return self.spectra[number]
+
+
+def _overlaps(laid: tuple[int, ...], target: tuple[int, ...], square: int, smallest: float) -> Overlaps:
+    """For every row and column of a table of correlations its shift, and for every place how much a value weighs.
+
+    A chance value grows with the root of the overlap; shifts that overlap too little weigh nothing.
+    """
+    places = np.arange(square)
+    rows, columns = (np.where(places < side, -places, square - places) for side in laid)
+    down, across = (
+        np.clip(np.minimum(there, shifts + here) - np.maximum(0, shifts), 0, None)
+        for shifts, here, there in zip((rows, columns), laid, target, strict=True)
+    )
+    pixels = np.outer(down, across)
+    least = smallest * min(laid[0] * laid[1], target[0] * target[1])
+    return rows, columns, np.where(pixels > least, 1 / np.sqrt(np.maximum(pixels, 1)), 0).astype(np.float32)
+
+
+def _likeness(laid: FloatArray, target: FloatArray, shift: tuple[int, int]) -> tuple[float, int]:
+    """Correlation of what overlaps, of either sign, and its pixels."""
+    parts = []
+    for picture, moved in ((laid, shift), (target, (0, 0))):
+        rows, columns = (
+            slice(max(0, way) - own, min(there, way + here) - own)
+            for way, here, there, own in zip(shift, laid.shape, target.shape, moved, strict=True)
+        )
+        parts.append(picture[rows, columns].ravel())
+    one, other = parts
+    length = float(np.sqrt(float(one @ one) * float(other @ other)))
+    return (abs(float(one @ other)) / length if length > 0 else 0.0), one.size
