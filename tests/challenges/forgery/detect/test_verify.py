@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from handlens.challenges.forgery.detect.findings import Patch
 from handlens.challenges.forgery.detect.verify import (
     MOST_POINTS,
+    TWO_LEVELS,
     align,
+    core,
     correlation,
     find_rival,
     interior,
     landing_free,
     measure,
     thinned,
+    two_levels,
     without_shape,
 )
 
@@ -312,3 +315,61 @@ def test_points_that_land_on_ink_or_outside_are_left_out():
     assert set(kept.x + 32) <= {50.0, 51.0}
     assert len(landing_free(points, similarity(to=(100.0, 0.0)), blocked)) == 0
     assert len(landing_free(points, similarity(), blocked)) == len(points)
+
+
+def on_dark_ground(copied, noise=1.0):
+    """Two nuclei of the same shape on a dark ground, each with a grain of its own, or one of them copied."""
+    random = np.random.default_rng(5)
+    picture = random.normal(12, noise, SHAPE).astype(np.float32)
+    shape = cv2.GaussianBlur(disc(16).astype(np.float32), (0, 0), 1.5)
+    for middle in (SOURCE, TARGET):
+        grain = cv2.GaussianBlur(random.normal(0, 1, SHAPE).astype(np.float32), (0, 0), 1.2)
+        shift = similarity(to=np.subtract(middle, SOURCE))
+        picture += cv2.warpAffine(shape, shift, SHAPE[::-1]) * (150 + 40 * grain)
+    if copied:
+        size = (slice(TARGET[1] - 30, TARGET[1] + 30), slice(TARGET[0] - 30, TARGET[0] + 30))
+        picture[size] = picture[SOURCE[1] - 30 : SOURCE[1] + 30, SOURCE[0] - 30 : SOURCE[0] + 30]
+    return canvas_of(np.clip(picture, 0, 255))
+
+
+def test_an_outline_on_dark_ground_is_no_evidence():
+    """The region of a nucleus is often cut out with some ground around it: all nuclei share a bright disc on dark."""
+    matrix = similarity(to=np.subtract(TARGET, SOURCE))
+    points = interior(as_patch(disc(24)))
+    honest, copied = on_dark_ground(copied=False), on_dark_ground(copied=True)
+    assert measure(honest, points, matrix)["detail"] > 0.7
+    assert measure(honest, core(honest, points), matrix)["detail"] < 0.3
+    assert measure(copied, core(copied, points), matrix)["detail"] > 0.9
+
+
+def test_a_region_of_one_level_is_all_core():
+    canvas = canvas_of(texture(1, SHAPE))
+    points = interior(as_patch(disc()))
+    assert core(canvas, points) is points
+
+
+def test_nothing_has_no_core():
+    canvas = on_dark_ground(copied=False)
+    assert len(core(canvas, interior(as_patch(disc())).only(np.zeros(0, int)))) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (np.random.default_rng(1).normal(0, 1, 4000), 0.6, 0.68),
+        (np.linspace(0, 1, 4000), 0.72, TWO_LEVELS),
+        (np.repeat([10.0, 200.0], 500) + np.random.default_rng(2).normal(0, 9, 1000), 0.95, 1.0),
+        (np.full(100, 7.0), 0.0, 0.0),
+        (np.zeros(0), 0.0, 0.0),
+    ],
+    ids=["bell", "even", "two", "flat", "none"],
+)
+def test_how_far_two_levels_are_apart(values, low, high):
+    limit, apart = two_levels(values.astype(np.float32))
+    assert low <= apart <= high + 1e-9
+    assert np.isfinite(limit)
+
+
+def test_the_limit_lies_between_two_levels():
+    limit, _ = two_levels(np.repeat([10.0, 200.0], [90, 10]).astype(np.float32))
+    assert 10 < limit < 200

@@ -19,7 +19,16 @@ from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
 from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, Points, align, compare_grain, interior, measure, thinned
+from handlens.challenges.forgery.detect.verify import (
+    FEWEST,
+    Points,
+    align,
+    compare_grain,
+    core,
+    interior,
+    measure,
+    thinned,
+)
 
 ALIGNED = 500
 """Pixels of an object that are aligned at last; all of them are measured."""
@@ -176,6 +185,9 @@ class ObjectTier:
         place = matrix[:, :2] @ [blob.x, blob.y] + matrix[:, 2]
         gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
+            return None
+        points = core(canvas, points)
+        if len(points) < FEWEST:
             return None
         if compare_grain(canvas, points, matrix) < (self.grain if likeness > self.likeness else self.fine_grain):
             return None

@@ -7,6 +7,7 @@ above all, the grain: the finest texture and the noise, which no two honest obje
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ FEWEST = 25
 
 FEWEST_IN_QUARTER = 8
 """Pixels of a quarter of a region below which their likeness is chance."""
+
+TWO_LEVELS = 0.77
+"""Share of the variance that lies between dark and bright from which a region shows an object on its ground."""
 
 LARGEST_STEP = 3.0
 """Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
@@ -43,6 +47,10 @@ class Points:
     def __len__(self) -> int:
         return len(self.x)
 
+    def only(self, chosen: npt.NDArray[Any]) -> Points:
+        """Some of them, by a mask or by their numbers; middle and reach stay."""
+        return Points(self.x[chosen], self.y[chosen], self.middle, self.reach)
+
 
 def interior(patch: Patch, blocked: BoolArray | None = None) -> Points:
     """The pixels of a region without its rim, which is shape, not evidence; at most `MOST_POINTS` of them."""
@@ -63,12 +71,54 @@ def interior(patch: Patch, blocked: BoolArray | None = None) -> Points:
     return Points(x, y, middle, max(2.0, float(np.sqrt(max(1, len(rows)) / np.pi))))
 
 
+def core(canvas: Canvas, points: Points) -> Points:
+    """The same without the outline of an object that stands on its ground: two honest nuclei are alike in that.
+
+    Where a region has two levels, pixels near the border between them are left out, and of the two sides the one is
+    kept that has more grain.
+    """
+    import cv2
+
+    rows, columns = points.y.astype(int), points.x.astype(int)
+    levels = canvas.grey[rows, columns]
+    limit, apart = two_levels(levels)
+    if apart < TWO_LEVELS:
+        return points
+    top, left = rows.min(initial=canvas.shape[0]), columns.min(initial=canvas.shape[1])
+    window = np.zeros((rows.max(initial=0) - top + 3, columns.max(initial=0) - left + 3), np.uint8)
+    places = rows - top + 1, columns - left + 1
+    grain = canvas.grain[rows, columns]
+    best, most = np.zeros(len(points), np.bool_), -1.0
+    for side in (levels > limit, levels <= limit):
+        window[:] = 0
+        window[places] = side
+        opened = cv2.morphologyEx(window, cv2.MORPH_OPEN, np.ones((3, 3)))
+        inner = cv2.erode(opened, np.ones((3, 3)), borderValue=0)[places] > 0
+        strength = float((grain[inner] ** 2).sum())
+        if strength > most:
+            best, most = inner, strength
+    return points.only(best)
+
+
+def two_levels(values: FloatArray) -> tuple[float, float]:
+    """The level that parts values best in two, and the share of their variance that lies between the parts.
+
+    Of one bell curve that is 0.64, of evenly spread values 0.75, of an object on its ground more.
+    """
+    counts, edges = np.histogram(values, bins=64)
+    middles, total = (edges[1:] + edges[:-1]) / 2, counts.sum()
+    share, sums = np.cumsum(counts) / max(1, total), np.cumsum(counts * middles) / max(1, total)
+    between = (sums[-1] * share - sums) ** 2 / np.maximum(share * (1 - share), 1e-9)
+    between[-1] = 0
+    best = int(between.argmax())
+    return float(edges[best + 1]), float(between[best] / max(float(values.var()) if total else 0.0, 1e-6))
+
+
 def thinned(points: Points, most: int) -> Points:
     """Some of the points, evenly chosen: enough of them to find a transform."""
     if len(points) <= most:
         return points
-    chosen = np.linspace(0, len(points) - 1, most).astype(int)
-    return Points(points.x[chosen], points.y[chosen], points.middle, points.reach)
+    return points.only(np.linspace(0, len(points) - 1, most).astype(int))
 
 
 def landing_free(points: Points, matrix: Matrix, blocked: BoolArray) -> Points:
@@ -76,7 +126,7 @@ def landing_free(points: Points, matrix: Matrix, blocked: BoolArray) -> Points:
     x, y = (np.rint(each).astype(int) for each in moved(points, matrix))
     inside = (x >= 0) & (y >= 0) & (x < blocked.shape[1]) & (y < blocked.shape[0])
     inside[inside] = ~blocked[y[inside], x[inside]]
-    return Points(points.x[inside], points.y[inside], points.middle, points.reach)
+    return points.only(inside)
 
 
 def moved(points: Points, matrix: Matrix) -> tuple[FloatArray, FloatArray]:
