@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, nuclei, painted, texture
 
-from handlens.challenges.forgery.detect.blobs import ANGLES, RINGS, Cutting, polar, raised
+from handlens.challenges.forgery.detect.blobs import ANGLES, RINGS, Cutting, is_cut, polar, raised
 
 SHAPE = (300, 300)
 
@@ -108,3 +108,28 @@ def test_many_places_at_once():
     found = polar(picture, x, x[::-1].copy(), np.full(3000, 9, np.float32))
     assert found.shape == (3000, ANGLES, RINGS)
     assert found[2999] == pytest.approx(polar_of(picture, 280, 20, 9), abs=1e-3)
+
+
+@pytest.mark.parametrize("across", [False, True], ids=["along a column", "along a row"])
+def test_half_an_object_at_a_seam_is_cut(across):
+    """Two dark panels that touch: nothing but the object tells where one ends."""
+    picture = cv2.GaussianBlur(np.where(cv2.circle(np.zeros((120, 120)), (60, 60), 12, 1, -1), 200.0, 8.0), (0, 0), 1.5)
+    half = picture.copy()
+    half[:, 62:] = 8
+    if across:
+        picture, half = picture.T, half.T
+    region = as_patch(picture > 60)
+    assert not is_cut(picture.astype(np.float32), region)
+    assert is_cut(half.astype(np.float32), as_patch(half > 60))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_nuclei_are_not_cut(seed):
+    picture, masks = nuclei(seed)
+    assert not any(is_cut(picture, as_patch(mask)) for mask in masks)
+
+
+def test_an_object_in_the_corner_can_be_asked_about():
+    picture = np.zeros((20, 20), np.float32)
+    picture[:9, :9] = 100
+    assert is_cut(picture, as_patch(picture > 50))

@@ -163,3 +163,17 @@ def test_a_shrunk_canvas_has_this_one_as_its_figure():
     assert shift == pytest.approx(np.array([[1.0, 0, 20], [0, 1, -12]]))
     again = cv2.resize(small.grey, (320, 240), interpolation=cv2.INTER_LINEAR)
     assert np.corrcoef(again.ravel(), canvas.grey.ravel())[0, 1] > 0.95
+
+
+def test_a_shrunk_canvas_is_to_scale_at_its_far_end():
+    picture = texture(1, (97, 1195), contrast=5, level=30).astype(np.uint8)
+    picture[30:70, 1080:1140] = cv2.GaussianBlur(np.pad(np.full((20, 40), 200, np.uint8), 10), (0, 0), 3)
+    small = prepare(picture, side=1600, enlargement=1.0, splitting=Splitting()).shrunk(0.125)
+    bright = np.where(small.grey > 120, small.grey, 0)
+    middle = (bright * np.arange(small.shape[1])).sum() / bright.sum()
+    assert (middle + 0.5) / 0.125 - 0.5 == pytest.approx(1109.5, abs=1)
+
+
+def test_a_canvas_is_never_shrunk_to_nothing():
+    canvas = prepare(np.zeros((3, 900), np.uint8), side=1600, enlargement=1.0, splitting=Splitting())
+    assert min(canvas.shrunk(0.01).shape) == 1

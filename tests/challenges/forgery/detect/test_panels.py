@@ -103,6 +103,17 @@ def test_an_inverted_picture_of_cells_is_a_panel_and_not_paper(level, quality):
     assert {panel.kind for panel in panels} == {"picture"}
 
 
+def test_on_paper_that_is_nearly_white_plots_stay_plots():
+    """A picture with blown-out places has more pure white than the paper around it."""
+    figure = np.full((320, 700), 251, np.uint8)
+    figure[10:310, 10:310] = texture(1, (300, 300), blur=3)
+    figure[40:120, 40:120] = 255
+    for row in (60, 120, 180, 240):
+        cv2.line(figure, (380, row), (680, row + 20), 0, 2)
+    kinds = {panel.kind for panel in split(figure) if panel.left > 320}
+    assert "picture" not in kinds
+
+
 def test_panels_come_in_reading_order():
     figure, _ = compound([100, 100], [120, 120], 8, 255)
     corners = [(panel.top, panel.left) for panel in split(figure)]

@@ -90,14 +90,43 @@ def test_a_part_of_a_panel_shown_at_any_zoom_is_found(zoom, turn, mirrored, inve
     assert f1(painted(match.source, figure.shape) | painted(match.copy, figure.shape), truth) > 0.9
 
 
-def test_arrows_on_the_copy_do_not_hide_it():
-    panel = 0.25 * field(4)
+def test_letters_on_the_copy_do_not_hide_it():
+    panel = np.rint(0.25 * field(4)).astype(np.uint8)
     again = panel[:, ::-1].copy()
-    for row in (40, 70, 100):
-        cv2.arrowedLine(again, (60, row), (80, row), 255, 1, tipLength=0.4)
+    for row in (30, 60, 90, 120):
+        cv2.putText(again, "control", (10, row), cv2.FONT_HERSHEY_SIMPLEX, 0.8, 255, 2)
     figure, _ = side_by_side(panel, again)
     (match,) = find(figure)
     assert match.evidence["likeness"] > 0.95
+
+
+@pytest.mark.parametrize("zoom", [0.45, 0.5, 2.0])
+def test_a_whole_panel_much_smaller_or_larger_is_found(zoom):
+    panel = field(5, (150, 200))
+    shown = cv2.resize(panel[::-1], None, fx=zoom, fy=zoom, interpolation=cv2.INTER_AREA)
+    figure, _ = side_by_side(panel, shown)
+    (match,) = find(figure)
+    assert max(match.scale, 1 / match.scale) == pytest.approx(max(zoom, 1 / zoom), rel=0.03)
+
+
+@pytest.mark.parametrize("side", ["left", "right", "top", "bottom"])
+def test_a_zoomed_part_at_any_side_is_found(side):
+    """Shifts that go over the edge of a transform come back at its other end."""
+    wide = field(6, (280, 280))
+    parts = {"left": wide[:, :90], "right": wide[:, -90:], "top": wide[:90], "bottom": wide[-90:]}
+    rest = field(7, (280, 280))
+    part = cv2.resize(parts[side], None, fx=1.38, fy=1.38, interpolation=cv2.INTER_LINEAR)
+    other = rest.copy()
+    height, width = (min(sides) for sides in zip(part.shape, other.shape, strict=True))
+    window = {  # what lies at the left of one panel lies at the right of the other
+        "left": (slice(0, height), slice(-width, None)),
+        "right": (slice(0, height), slice(0, width)),
+        "top": (slice(-height, None), slice(0, width)),
+        "bottom": (slice(0, height), slice(0, width)),
+    }[side]
+    other[window] = part[:height, :width] if side != "top" else part[-height:, :width]
+    figure, _ = side_by_side(wide, other)
+    assert any(abs(match.scale - 1.38) < 0.03 or abs(match.scale - 1 / 1.38) < 0.03 for match in find(figure))
 
 
 @pytest.mark.parametrize("seed", range(3))

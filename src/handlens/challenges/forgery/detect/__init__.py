@@ -44,6 +44,9 @@ MOST_JUDGED = 60
 PERIODIC = 0.9
 """Likeness of the source to another place beside its copy from which the texture repeats by nature."""
 
+PERIODIC_PANEL = 0.65
+"""The same for a whole panel, of which only the middle is compared: plates and arrays fit at many places."""
+
 MOST_PEERS = 12
 """Most other pairs that prove about as much as a copy does: where there are more, the figure repeats by nature."""
 
@@ -148,7 +151,7 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
             match = some[number]
             more = {"crowd": usual, "peers": float(peers[number]), "choices": float(len(some))}
             more["rival"] = find_rival(canvas, match.source, match.matrix)
-            if more["rival"] < PERIODIC and peers[number] <= MOST_PEERS:
+            if more["rival"] < (PERIODIC_PANEL if tier == "panels" else PERIODIC) and peers[number] <= MOST_PEERS:
                 yield replace(match, evidence=match.evidence | more)
 
 

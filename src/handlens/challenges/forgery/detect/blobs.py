@@ -16,6 +16,11 @@ ANGLES, RINGS = 24, 7
 """Size of a polar picture."""
 
 
+SEAM, SEAM_LENGTH, SEAM_STEP, SEAM_SHARE = 2, 7, 0.45, 0.65
+"""Pixels around an object in which the edge of a panel is sought, fewest of its rows or columns, the step there as a
+share of all levels, and the share of its rows or columns that have it at one place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blob:
     """An object: its region, the middle of it (x, y), and its area in pixels of the canvas."""
@@ -58,7 +63,7 @@ class Cutting:
             largest = min(int(self.largest * grey.size), int(np.pi * self.widest**2))
             for foreground in _foregrounds(grey):
                 for blob in _parts(foreground, (panel.top, panel.left), self.smallest, largest):
-                    if canvas.is_free(blob.patch) and not _known(blob, known):
+                    if canvas.is_free(blob.patch) and not _known(blob, known) and not is_cut(canvas.grey, blob.patch):
                         known.setdefault((int(blob.x) // 4, int(blob.y) // 4), []).append(blob)
                         kept.append(blob)
             found += sorted(kept, key=lambda blob: -blob.area)[:share]
@@ -113,6 +118,29 @@ def _parts(foreground: npt.NDArray[Any], corner: tuple[int, int], smallest: int,
             patch = Patch(top + corner[0], left + corner[1], mask > 0)
             x, y = patch.centre
             yield Blob(patch, x, y, area)
+
+
+def is_cut(grey: FloatArray, patch: Patch) -> bool:
+    """Whether one straight hard edge, along a row or a column, ends the object: of a panel that touches the next.
+
+    Half an object is like many others. What has grown ends at another column in each row.
+    """
+    inside = np.pad(patch.mask, SEAM)
+    top, left = patch.top - SEAM, patch.left - SEAM
+    rows, columns = (
+        np.clip(np.arange(start, start + length), 0, side - 1)
+        for start, length, side in zip((top, left), inside.shape, grey.shape, strict=True)
+    )
+    window = grey[np.ix_(rows, columns)]
+    step = SEAM_STEP * abs(float(np.percentile(window, 95) - np.percentile(window, 5)))
+    for picture, mask in ((window, inside), (window.T, inside.T)):
+        lines = picture[mask.any(axis=1)]
+        if len(lines) < SEAM_LENGTH:
+            continue
+        steps = np.diff(lines, axis=1)
+        if max((steps > step).mean(axis=0).max(initial=0), (steps < -step).mean(axis=0).max(initial=0)) > SEAM_SHARE:
+            return True
+    return False
 
 
 def _known(blob: Blob, found: dict[tuple[int, int], list[Blob]]) -> bool:

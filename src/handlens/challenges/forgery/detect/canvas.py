@@ -88,9 +88,12 @@ class Canvas:
         """The same made smaller; its figure is this canvas."""
         import cv2
 
-        size = (max(1, round(self.shape[1] * factor)), max(1, round(self.shape[0] * factor)))
+        factor = max(factor, 1 / min(self.shape))
         grey, blocked, saturated = (
-            np.asarray(cv2.resize(each.astype(np.float32), size, interpolation=cv2.INTER_AREA), np.float32)
+            np.asarray(
+                cv2.resize(each.astype(np.float32), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA),
+                np.float32,
+            )
             for each in (self.grey, self.blocked, self.saturated)
         )
         panels = tuple(

@@ -157,13 +157,17 @@ def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
 
 
 def _alone(bright: FloatArray, strokes: list[Stroke]) -> list[Stroke]:
-    """Thin strokes far brighter than everything else: arrows on a dim picture, of which each pixel is half ink."""
+    """Thin strokes far from the level of everything else: arrows on a dim picture, of which each pixel is half ink.
+
+    `bright` is the picture, or for black ink its negative.
+    """
     thin = [stroke for stroke in strokes if stroke.is_thin]
     rest = np.ones(bright.shape, np.bool_)
     for stroke in thin:
         rest[stroke.room(bright.shape)] = False
-    dim = thin and rest.any() and float(np.quantile(bright[rest], SPARE)) < DIM
-    return thin if dim else []
+    if not thin or not rest.any() or float(np.quantile(bright[rest], SPARE)) >= DIM:
+        return []
+    return thin
 
 
 def _beside(stroke: Stroke, bar: Stroke) -> bool:

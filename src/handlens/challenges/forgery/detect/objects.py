@@ -186,7 +186,7 @@ class ObjectTier:
         gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
             return None
-        points = core(canvas, points)
+        points = core(canvas, blob.patch, canvas.saturated)
         if len(points) < FEWEST:
             return None
         if compare_grain(canvas, points, matrix) < (self.grain if likeness > self.likeness else self.fine_grain):

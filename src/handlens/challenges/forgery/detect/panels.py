@@ -61,7 +61,7 @@ class Splitting:
         """The figure with nothing as white as paper but paper: the ground of an inverted picture is nearly that.
 
         Paper that was never scanned is quite white over long lines. A noisy figure, which has no such lines, stays as
-        it is.
+        it is, and so does one on paper that is nearly white itself, which reaches the border.
         """
         import cv2
 
@@ -72,6 +72,8 @@ class Splitting:
             return grey
         nearly = (grey >= self.white) & ~paper
         ground = cv2.morphologyEx(nearly.astype(np.uint8), cv2.MORPH_OPEN, np.ones((WIDE, WIDE))) > 0
+        if any(side.any() for side in (ground[0], ground[-1], ground[:, 0], ground[:, -1])):
+            return grey
         return np.where(ground, np.minimum(grey, self.white - 1), grey).astype(np.uint8)
 
     # --- cutting ------------------------------------------------------------------------------------------------

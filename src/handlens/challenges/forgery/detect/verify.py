@@ -52,8 +52,8 @@ class Points:
         return Points(self.x[chosen], self.y[chosen], self.middle, self.reach)
 
 
-def interior(patch: Patch, blocked: BoolArray | None = None) -> Points:
-    """The pixels of a region without its rim, which is shape, not evidence; at most `MOST_POINTS` of them."""
+def interior(patch: Patch, blocked: BoolArray | None = None, *, most: int = MOST_POINTS) -> Points:
+    """The pixels of a region without its rim, which is shape, not evidence; at most `most` of them."""
     import cv2
 
     mask = patch.mask.astype(np.uint8)
@@ -63,27 +63,28 @@ def interior(patch: Patch, blocked: BoolArray | None = None) -> Points:
     if blocked is not None:
         inside = inside & ~blocked[patch.window]
     rows, columns = np.nonzero(inside)
-    if len(rows) > MOST_POINTS:
-        chosen = np.linspace(0, len(rows) - 1, MOST_POINTS).astype(int)
+    if len(rows) > most:
+        chosen = np.linspace(0, len(rows) - 1, most).astype(int)
         rows, columns = rows[chosen], columns[chosen]
     x, y = (columns + patch.left).astype(np.float32), (rows + patch.top).astype(np.float32)
     middle = (float(x.mean()), float(y.mean())) if len(x) else (0.0, 0.0)
     return Points(x, y, middle, max(2.0, float(np.sqrt(max(1, len(rows)) / np.pi))))
 
 
-def core(canvas: Canvas, points: Points) -> Points:
-    """The same without the outline of an object that stands on its ground: two honest nuclei are alike in that.
+def core(canvas: Canvas, patch: Patch, blocked: BoolArray) -> Points:
+    """The interior without the outline of an object that stands on its ground: two honest nuclei are alike in that.
 
     Where a region has two levels, pixels near the border between them are left out, and of the two sides the one is
     kept that has more grain.
     """
     import cv2
 
+    points = interior(patch, blocked, most=patch.area)
     rows, columns = points.y.astype(int), points.x.astype(int)
     levels = canvas.grey[rows, columns]
     limit, apart = two_levels(levels)
     if apart < TWO_LEVELS:
-        return points
+        return thinned(points, MOST_POINTS)
     top, left = rows.min(initial=canvas.shape[0]), columns.min(initial=canvas.shape[1])
     window = np.zeros((rows.max(initial=0) - top + 3, columns.max(initial=0) - left + 3), np.uint8)
     places = rows - top + 1, columns - left + 1
@@ -97,7 +98,7 @@ def core(canvas: Canvas, points: Points) -> Points:
         strength = float((grain[inner] ** 2).sum())
         if strength > most:
             best, most = inner, strength
-    return points.only(best)
+    return thinned(points.only(best), MOST_POINTS)
 
 
 def two_levels(values: FloatArray) -> tuple[float, float]:

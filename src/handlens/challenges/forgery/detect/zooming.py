@@ -11,11 +11,17 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
-from handlens.challenges.forgery.detect.laying import overlap_of, transform_of, zoomed
+from handlens.challenges.forgery.detect.laying import covering, overlap_of, transform_of, zoomed
 from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay
 from handlens.challenges.forgery.detect.verify import align, interior, landing_free, thinned
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
+
+SAME = 0.5
+"""Most that the numbers of two transforms differ, in pixels of the small canvas, that are the same."""
+
+FARTHEST = 2.5
+"""Largest zoom, either way, at which a panel that just covers another is looked at."""
 
 SMALLEST = 8
 """Pixels of the shortest side of a panel, made small, that can be compared."""
@@ -52,7 +58,7 @@ class Zooming:
 
     @property
     def square(self) -> int:
-        """Side of the squares that are transformed: what goes over their edge overlaps too little."""
+        """Side of the squares that are transformed: shifts beyond half of what is left of them come back in."""
         from scipy import fft
 
         return int(fft.next_fast_len(int(1.3 * self.side * self.step**self.steps), real=True))
@@ -69,9 +75,11 @@ class ZoomSearch:
     def offers(self, one: int, other: int) -> Iterator[Matrix]:
         """Transforms from a panel to another (by their numbers from 0) under which they are alike when made small."""
         level = self._level(max(*self.canvas.panels[one].shape, *self.canvas.panels[other].shape))
-        for matrix in level.lay(one, other):
+        known: list[Matrix] = []
+        for matrix in [*level.lay(one, other), *level.cover(one, other)]:
             found = level.align(one, other, matrix)
-            if found is not None:
+            if found is not None and not any(np.abs(found - same).max() < SAME for same in known):
+                known.append(found)
                 yield level.canvas.matrix_to_figure(found)
 
     def _level(self, longest: int) -> Level:
@@ -100,9 +108,9 @@ class Level:
         target = self._picture(other)
         if min(*self._picture(one).shape, *target.shape) < SMALLEST:
             return []
-        square = self.zooming.square
+        square, spectra = self.zooming.square, self._spectra(one)
         spectrum = fft.rfft2(target, (square, square)).conj()
-        tables = fft.irfft2(self._spectra(one) * spectrum, (square, square), axes=(1, 2), overwrite_x=True)
+        tables = fft.irfft2(spectra * spectrum, (square, square), axes=(1, 2), overwrite_x=True)
         np.abs(tables, out=tables)
         weights: dict[tuple[int, ...], Overlaps] = {}
         found = []
@@ -114,13 +122,23 @@ class Level:
             row, column = divmod(int(table.argmax()), square)
             found.append((float(table[row, column]), number, (int(rows[row]), int(columns[column]))))
         found.sort(reverse=True)
-        offers, ways = [], self.zooming.ways()
+        offers, ways, panels = [], self.zooming.ways(), (self.canvas.panels[one], self.canvas.panels[other])
         for _, number, shift in found[: 4 * self.zooming.tries]:
             likeness, pixels = _likeness(self.laid[one][number], target, shift)
-            panels = self.canvas.panels[one], self.canvas.panels[other]
             offers.append((fisher(likeness) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
         offers.sort(key=lambda offer: -offer[0])
         return [matrix for _, matrix in offers[: self.zooming.tries]]
+
+    def cover(self, one: int, other: int) -> list[Matrix]:
+        """The transforms under which one panel just covers the other, at zooms that are not tried anyway."""
+        panels, largest = (self.canvas.panels[one], self.canvas.panels[other]), self.zooming.step**self.zooming.steps
+        if min(*panels[0].shape, *panels[1].shape) < SMALLEST:
+            return []
+        return [
+            transform_of(*panels, zoom, turn, (0, 0))
+            for zoom, turn in covering(*panels)
+            if largest < max(zoom, 1 / zoom) < FARTHEST
+        ]
 
     def align(self, one: int, other: int, matrix: Matrix) -> Matrix | None:
         """The exact transform; None where the panels are not alike under it."""
@@ -167,7 +185,10 @@ def _overlaps(laid: tuple[int, ...], target: tuple[int, ...], square: int, small
     A chance value grows with the root of the overlap; shifts that overlap too little weigh nothing.
     """
     places = np.arange(square)
-    rows, columns = (np.where(places < side, -places, square - places) for side in laid)
+    rows, columns = (
+        np.where(2 * places < square + here - there, -places, square - places)
+        for here, there in zip(laid, target, strict=True)
+    )
     down, across = (
         np.clip(np.minimum(there, shifts + here) - np.maximum(0, shifts), 0, None)
         for shifts, here, there in zip((rows, columns), laid, target, strict=True)
