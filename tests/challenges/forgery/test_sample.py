@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery import data
+from handlens.challenges.forgery import CHALLENGE, data
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError
@@ -154,3 +154,14 @@ def test_one_picture_or_several_can_be_asked_for():
         make_figure(1, 1, Wanted(size=160, compound=False, plan="panel reuse"))
     with pytest.raises(ValueError, match="object clone"):
         make_figure(1, 1, Wanted(size=160, plan="magic"))
+
+
+def test_one_kind_of_forgery_can_be_asked_for(tmp_path):
+    write_sample(tmp_path, seed=3, cases=4, size=320, settings={"kind": "panel reuse"})
+    for path in (tmp_path / "train_masks").iterdir():
+        assert np.load(path).sum() > 0.02 * np.load(path)[0].size, "a panel is no small thing"
+
+
+def test_the_kinds_that_can_be_asked_for_are_those_that_are_made():
+    (kind,) = (option for option in CHALLENGE.options if option.name == "kind")
+    assert kind.choices == tuple(FORGERIES)

@@ -8,6 +8,12 @@ from handlens.types import Challenge, Option, SampleDefaults
 
 OPTIONS = (
     Option("sources", "Folder of pictures to cut from, instead of painted ones.", commands=("sample",), kind="path"),
+    Option(
+        "kind",
+        "Only this kind of forgery; otherwise all, as often as in the contest.",
+        choices=("object clone", "region copy", "cover-up", "panel reuse", "lane reuse"),
+        commands=("sample",),
+    ),
     Option("seconds", "Most seconds spent on one image.", default=13.0, commands=("solve", "train")),
 )
 

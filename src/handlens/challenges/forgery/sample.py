@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from handlens import runs
 from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
-from handlens.challenges.forgery.forger.sources import Sources, open_sources
+from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.images import Array, write_png
 from handlens.types import Settings
@@ -40,20 +41,21 @@ def write_sample(
     """Write train pictures with masks, `cases` test pictures, and the truth of the test under `truth`.
 
     `size` is the longer side of a figure in pixels, at most. The same seed writes the same bytes. `settings` may name
-    a folder of clean pictures as `sources`.
+    a folder of clean pictures as `sources`, and the one `kind` of forgery that is wanted.
     """
     sources = open_sources(Path(settings["sources"])) if settings.get("sources") else None
+    kind = settings.get("kind")
     pairs = max(2, round(cases * FORGED_ONLY / (2 * FORGED_ONLY - 1)))  # twins counted, about `cases`
     for number in range(pairs):
         name = str(FIRST_ID + number)
         twin = number % FORGED_ONLY != FORGED_ONLY // 2
-        made = make_figure(seed, number, Wanted(size=_size(size, number), sources=sources))
+        made = make_figure(seed, number, Wanted(size=_size(size, number), sources=sources, plan=kind))
         _write_training(folder, name, made, twin=twin, mode=_mode(seed, number))
     for number in range(pairs // LOOKALIKE_TRAINING):
         name = f"{FIRST_ID + pairs + cases + number}.png"
         made = make_lookalike(seed, number, Wanted(size=_size(size, number), sources=sources))
         write_png(folder / "train_images" / "authentic" / name, _stored(made.honest, _mode(seed, number)))
-    rows = _write_test(folder, seed, cases, size, sources, first=pairs)
+    rows = _write_test(folder, seed, cases, Wanted(size=size, sources=sources, plan=kind), first=pairs)
     _write_csv(folder / "sample_submission.csv", ("case_id", "annotation"), [(row[0], AUTHENTIC) for row in rows])
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
 
@@ -61,9 +63,7 @@ def write_sample(
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def _write_test(
-    folder: Path, seed: int, cases: int, size: int, sources: Sources | None, *, first: int
-) -> list[tuple[str, str, str]]:
+def _write_test(folder: Path, seed: int, cases: int, wanted: Wanted, *, first: int) -> list[tuple[str, str, str]]:
     """The test pictures and the rows of their solution: of the authentic ones half are twins, half look-alikes."""
     order = [int(number) for number in np.random.default_rng([seed]).permutation(cases)]
     authentic = order[: round(AUTHENTIC_SHARE * cases)]
@@ -71,8 +71,11 @@ def _write_test(
     rows = []
     for number in range(cases):
         name, mode = str(FIRST_ID + first + number), _mode(seed, first + number)
-        make = make_lookalike if number in lookalikes else make_figure
-        made = make(seed, first + number, Wanted(size=_size(size, number), sources=sources))
+        own = replace(wanted, size=_size(wanted.size, number))
+        if number in lookalikes:
+            made = make_lookalike(seed, first + number, replace(own, plan=None))
+        else:
+            made = make_figure(seed, first + number, own)
         honest = number in authentic
         write_png(folder / "test_images" / f"{name}.png", _stored(made.honest if honest else made.forged, mode))
         rows.append((name, *_solution(() if honest else made.masks, made.honest.shape)))
