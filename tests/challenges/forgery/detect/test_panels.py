@@ -81,6 +81,39 @@ def test_panels_that_touch_are_cut():
     assert_near(split(figure), boxes)
 
 
+@pytest.mark.parametrize("gutter", [0, 8], ids=["touching", "black gutter"])
+def test_pictures_of_cells_on_the_same_dark_ground_are_cut_where_cells_are(gutter):
+    """The ground tells nothing: only cells that end at one line do."""
+    one, other = (np.concatenate([nuclei(seed + row)[0] for row in (0, 20)]) - 10 for seed in (1, 2))
+    one, other = (np.clip(picture, 0, 255)[:, 30:250] for picture in (one, other))
+    figure = np.zeros((600, 440 + gutter), np.uint8)
+    figure[:, :220], figure[:, 220 + gutter :] = one, other
+    panels = split(figure)
+    assert_near(panels, [(0, 0, 600, 220), (0, 220 + gutter, 600, 440 + gutter)], pixels=gutter or 1)
+
+
+def test_the_edge_of_a_pasted_region_is_no_seam():
+    picture = np.clip(nuclei(3)[0] - 10, 0, 255).astype(np.uint8)
+    picture[140:200, 90:190] = np.clip(texture(1, (60, 100), contrast=20, level=90), 0, 255)
+    assert places(split(picture)) == [(0, 0, 300, 300)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_picture_of_cells_is_not_cut(seed):
+    picture, _ = nuclei(seed)
+    assert places(split(np.clip(picture - 10, 0, 255).astype(np.uint8))) == [(0, 0, 300, 300)]
+
+
+@pytest.mark.parametrize("ink", [255, 0], ids=["white", "black"])
+def test_scale_bars_side_by_side_are_no_seam(ink):
+    picture = np.clip(np.concatenate([nuclei(seed)[0] for seed in (1, 2)], axis=1) - 10, 0, 200).astype(np.uint8)
+    picture = picture if ink else 225 - picture
+    for left in (60, 360):
+        cv2.rectangle(picture, (left, 200), (left + 90, 203), ink, -1)
+        cv2.putText(picture, "20 um", (left, 190), cv2.FONT_HERSHEY_SIMPLEX, 0.6, ink, 1)
+    assert not any(90 < place < 210 for panel in split(picture) for place in (panel.top, panel.bottom))
+
+
 def test_a_noisy_gutter_is_one():
     figure, boxes = compound([140, 140], [160, 160], 10, 0, levels=(120, 180))
     noisy = figure + np.random.default_rng(1).normal(3, 1.5, figure.shape)

@@ -20,6 +20,12 @@ PUREST, LONG, GAP, LEAST_PAPER, WIDE = 254, 15, 7, 0.01, 21
 share of such paper in a figure that has any, and width of the ground of a picture: JPEG spoils less around a line."""
 
 
+SHARP, CUT_SHARE, CUT_RATIO, RARELY, INK = 10, 0.05, 7.0, 0.004, 235
+"""Levels of a step within one pixel, least share of a line that has them where panels touch, how much more that is than
+in other lines, what any line may have, and the level of ink. Real pictures have up to 0.12 of a line and 6 times the
+others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Splitting:
     """Cuts a figure along uniform lines and along edges that run right through, again and again."""
@@ -126,18 +132,22 @@ class Splitting:
         return np.asarray(paper | line)
 
     def _seams(self, part: ByteArray) -> list[int]:
-        """Rows at which one panel ends and the next begins without a gutter: a step along nearly the whole line."""
+        """Rows at which one panel ends and the next begins without a gutter.
+
+        There is a step along nearly the whole line or, between panels on the same dark ground, where cells are cut.
+        """
         if len(part) < 2 * self.smallest:
             return []
         steps = np.abs(np.diff(part.astype(np.int16), axis=0))
         usual = np.median(steps, axis=0) * 3 + 8
         share = (steps > usual).mean(axis=1)
+        cutting = _cutting(part, steps)
         places: list[int] = []
-        for row in np.flatnonzero(share > 0.6):
+        for row in np.flatnonzero((share > 0.6) | cutting):
             around = np.concatenate([share[max(0, row - 4) : max(0, row - 1)], share[row + 2 : row + 5]])
             clear = len(around) and around.max() < 0.4
-            apart = not places or row + 1 - places[-1] >= self.smallest
-            if clear and apart and self.smallest <= row + 1 <= len(part) - self.smallest:
+            apart = not places or row + 1 - places[-1] >= (2 if cutting[row] else self.smallest)
+            if (clear or cutting[row]) and apart and self.smallest <= row + 1 <= len(part) - self.smallest:
                 places.append(int(row) + 1)
         return places
 
@@ -153,6 +163,23 @@ class Splitting:
         if (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7):
             kind = "text" if min(part.shape) < 2 * self.smallest else "plot"
         return Panel(top, left, bottom, right, kind)
+
+
+def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
+    """Rows after which the picture is another: many steps are within one pixel there, which no lens makes.
+
+    `steps` are the differences between neighbouring rows. Noise and drawings have such steps everywhere; those from and
+    to ink, as of a scale bar, do not count. In most quarters of the row there must be some: the edge of a region that
+    was pasted is as sharp, but shorter.
+    """
+    beside = np.pad(steps, ((1, 1), (0, 0)))
+    sharp = (steps > SHARP) & (steps > 3 * np.maximum(beside[:-2], beside[2:]))
+    seen = part if np.median(part) < 128 else 255 - part
+    sharp &= np.maximum(seen[:-1], seen[1:]) < INK
+    share = sharp.mean(axis=1)
+    many = share > max(CUT_SHARE, CUT_RATIO * (float(np.quantile(share, 0.95)) + RARELY))
+    quarters = [quarter.mean(axis=1) > CUT_SHARE / 3 for quarter in np.array_split(sharp, 4, axis=1)]
+    return np.asarray(many & (np.sum(quarters, axis=0) >= 3))
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
