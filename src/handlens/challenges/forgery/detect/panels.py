@@ -169,13 +169,14 @@ def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bo
     """Rows after which the picture is another: many steps are within one pixel there, which no lens makes.
 
     `steps` are the differences between neighbouring rows. Noise and drawings have such steps everywhere; those from and
-    to ink, as of a scale bar, do not count. In most quarters of the row there must be some: the edge of a region that
-    was pasted is as sharp, but shorter.
+    to paper and ink, as of a scale bar, do not count. In most quarters of the row there must be some: the edge of a
+    region that was pasted is as sharp, but shorter.
     """
     beside = np.pad(steps, ((1, 1), (0, 0)))
     sharp = (steps > SHARP) & (steps > 3 * np.maximum(beside[:-2], beside[2:]))
-    seen = part if np.median(part) < 128 else 255 - part
-    sharp &= np.maximum(seen[:-1], seen[1:]) < INK
+    sharp &= np.maximum(part[:-1], part[1:]) < INK
+    if np.median(part) > 127:
+        sharp &= np.minimum(part[:-1], part[1:]) > 255 - INK
     share = sharp.mean(axis=1)
     many = share > max(CUT_SHARE, CUT_RATIO * (float(np.quantile(share, 0.95)) + RARELY))
     quarters = [quarter.mean(axis=1) > CUT_SHARE / 3 for quarter in np.array_split(sharp, 4, axis=1)]
