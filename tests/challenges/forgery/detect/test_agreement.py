@@ -7,7 +7,14 @@ from detector_pictures import box, canvas_of, f1, moved, painted, paste, similar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.agreement import Agreement, clean, correlate, overlap, parts_holding
+from handlens.challenges.forgery.detect.agreement import (
+    Agreement,
+    clean,
+    correlate,
+    overlap,
+    parts_holding,
+    surroundings,
+)
 
 SHAPE = (260, 400)
 
@@ -49,6 +56,39 @@ def test_bare_ground_that_was_copied_belongs_to_the_region():
     honest, _, _ = paste(picture, inner, (130, 290), gain=1.0)  # here the object alone was copied
     source, found, _ = grown(honest, matrix, [(100, 120), (95, 118), (104, 125)])
     assert painted(found, SHAPE).sum() < 2 * inner.sum()
+
+
+def discs(*middles, radius=10):
+    found = np.zeros(SHAPE, np.uint8)
+    for middle in middles:
+        cv2.circle(found, middle, radius, 1, cv2.FILLED)
+    return found > 0
+
+
+def test_ground_between_several_objects_that_agree_belongs_to_them():
+    agreed, other = discs((80, 80), (110, 80), (95, 105)), discs((150, 80), (40, 80))
+    whole = surroundings(agreed, other, np.array([[80, 80]]))
+    assert whole[agreed].all()
+    assert whole[85, 95]  # in the middle of the three, where nothing can be seen
+    assert not whole[other].any()
+    assert not whole[80, 133]  # nearer to what is other
+    assert not whole[180, 95]  # far from everything
+    assert surroundings(discs((80, 80), (110, 80)), other, np.array([[80, 80]])) is None
+    assert surroundings(agreed, other, np.array([[300, 200]])) is None
+
+
+def test_nuclei_copied_with_the_dark_ground_between_them_are_one_region_under_later_noise():
+    random = np.random.default_rng(1)
+    picture = np.full(SHAPE, 20.0)
+    for column in range(20, 400, 34):
+        for row in range(20, 260, 34):
+            own = discs((column + int(random.integers(-5, 6)), row + int(random.integers(-5, 6))), radius=9)
+            picture[own] = texture(column * 1000 + row, SHAPE, contrast=30, level=int(random.integers(90, 190)))[own]
+    forged, copy, matrix = paste(picture, ellipse(), (130, 290), 90, gain=1.0)
+    noisy = forged + random.normal(0, 3, SHAPE)  # no grain of the ground is left
+    source, found, _ = grown(noisy, matrix, [(x, y) for x in range(70, 131, 6) for y in range(100, 141, 6)])
+    assert f1(painted(found, SHAPE), copy) > 0.85
+    assert f1(painted(source, SHAPE), ellipse()) > 0.85
 
 
 def test_a_wrong_transform_grows_nothing():

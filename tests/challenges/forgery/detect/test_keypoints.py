@@ -1,5 +1,6 @@
 """Key points: textured regions are found again wherever they lie, and a mirrored descriptor is the mirror's own."""
 
+import cv2
 import numpy as np
 import pytest
 from detector_pictures import canvas_of, explains, f1, painted, paste, similarity, texture, turn_between
@@ -36,6 +37,22 @@ def test_a_copied_rectangle_is_found_with_its_transform(turn, scale, mirror):
     if f1(painted(match.source, SHAPE), rectangle()) > 0.5:
         assert turn_between(match.turn, turn) < 3
         assert match.scale == pytest.approx(scale, rel=0.05)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_copy_is_told_one_way_only(mirror):
+    forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300), 30, 1.0, mirror)
+    assert len(find(forged)) == 1
+
+
+def test_four_points_suffice_where_pixels_agree():
+    picture = np.full(SHAPE, 60.0)
+    for x, y, level in ((60, 60, 190), (95, 55, 150), (75, 95, 120), (105, 100, 220)):
+        own = cv2.circle(np.zeros(SHAPE, np.uint8), (x, y), 6, 1, cv2.FILLED) > 0
+        picture[own] = level
+    picture = cv2.GaussianBlur(picture, (0, 0), 2) + np.random.default_rng(0).normal(0, 1.5, SHAPE)
+    forged, _, matrix = paste(picture, rectangle(35, 35, 90, 95), (165, 300), 60, gain=1.0)
+    assert any(explains(match, matrix, rectangle(35, 35, 90, 95)) for match in find(forged))
 
 
 @pytest.mark.parametrize("turn", [0, 40])

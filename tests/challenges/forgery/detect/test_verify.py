@@ -100,6 +100,18 @@ def test_a_copy_is_alike_in_every_way(turn, mirror):
     assert evidence["noise"] > 0.5
 
 
+def test_under_later_noise_the_weave_is_alike_still():
+    canvas, mask, matrix = with_copy(turn=30)
+    noise = np.random.default_rng(2).normal(0, 30, canvas.shape)
+    honest = matrix + np.array([[0, 0, 0], [0, 0, 40.0]])
+    noisy = canvas_of(canvas.grey + noise)
+    copied, chance = (measure(noisy, points_of(mask), each) for each in (matrix, honest))
+    assert copied["grain"] < 0.55 < 0.75 < copied["weave"]
+    assert copied["detail"] < copied["calm"] - 0.1
+    assert max(abs(chance["weave"]), abs(chance["calm"])) < 0.3
+    assert copied["even weave"] > 0.7
+
+
 def test_elsewhere_nothing_is_alike():
     canvas, mask, matrix = with_copy()
     evidence = measure(canvas, points_of(mask), matrix + np.array([[0, 0, 0], [0, 0, 40.0]]))

@@ -21,7 +21,7 @@ from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.verify import FEWEST, find_rival, interior, measure
+from handlens.challenges.forgery.detect.verify import FEWEST, find_rival, interior, landing_free, measure
 
 SECONDS = 13.0
 """Time for one figure in the contest."""
@@ -41,7 +41,7 @@ DRAWN = 36.0
 MOST_JUDGED = 60
 """Matches of one tier that are judged, the most alike ones."""
 
-PERIODIC = 0.9
+PERIODIC = 0.8
 """Likeness of the source to another place beside its copy from which the texture repeats by nature."""
 
 PERIODIC_PANEL = 0.65
@@ -137,7 +137,7 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
     measured = []
     for match in matches:
         evidence = dict(match.evidence)
-        points = interior(match.source, canvas.blocked)
+        points = landing_free(interior(match.source, canvas.blocked), match.matrix, canvas.blocked)
         if "detail" not in evidence and len(points) >= FEWEST:
             evidence |= measure(canvas, points, match.matrix)
         if evidence.get("busy", np.inf) <= DRAWN:

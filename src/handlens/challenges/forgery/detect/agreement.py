@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,14 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, align, interior
+from handlens.challenges.forgery.detect.verify import FEWEST, align, interior, landing_free
+
+GROUND = 2.0
+"""How much larger than the objects in it a region is at least of which the ground agrees as well."""
+
+SEVERAL, SPECK, REACH = 3, 30, 1.2
+"""Fewest objects that agree from which the ground between them was copied too, fewest pixels of each, and how far
+around them the region goes at most, in radii of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class Agreement:
         source = _back(seed, matrix, canvas)
         if source is None:
             return None
-        points = interior(source, canvas.blocked)
+        points = landing_free(interior(source, canvas.blocked), matrix, canvas.blocked)
         if len(points) < FEWEST:
             return None
         matrix, _likeness = align(canvas, points, matrix)
@@ -51,12 +59,12 @@ class Agreement:
 
     def outline(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch] | None:
         """Source and copy to the pixel, where the copy is known roughly; None where a texture repeats."""
-        copy = self._exactly(canvas, matrix, seed)
-        patch = trimmed(0, 0, copy if copy.sum() >= 0.3 * seed.sum() else seed)
-        source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
-        if patch is None or source is None or overlap(patch, source) > 0.1 * patch.area:
-            return None
-        return source, patch
+        for copy in self._exactly(canvas, matrix, seed):
+            patch = trimmed(0, 0, copy if copy.sum() >= 0.3 * seed.sum() else seed)
+            source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
+            if patch is not None and source is not None and overlap(patch, source) <= 0.1 * patch.area:
+                return source, patch
+        return None
 
     def _roughly(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> BoolArray | None:
         """The region around the places whose pixels correlate, a few pixels too wide."""
@@ -70,8 +78,8 @@ class Agreement:
             return None
         return copy
 
-    def _exactly(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> BoolArray:
-        """The region to the pixel: where both show the same, and that is no chance.
+    def _exactly(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> Iterator[BoolArray]:
+        """The region to the pixel: where both show the same, and that is no chance. Larger ones first.
 
         After the same change of brightness pixels must differ by little more than they do in the middle of the region.
         On ground as bright as what is around, that says nothing: there the grain must agree.
@@ -85,14 +93,20 @@ class Agreement:
         apart = np.sqrt(np.maximum(cv2.blur((canvas.grey - there) ** 2, (3, 3)), 0))  # sums may round below 0
         most = self.error * error + 1.0
         around = canvas.grey[_around(seed) & free]
-        shown = np.ones(canvas.shape, np.bool_)
+        shown, either = np.ones(canvas.shape, np.bool_), np.ones(canvas.shape, np.bool_)
         for ground in (_commonest(around), float(np.median(around))) if around.size else ():
-            shown &= np.minimum(np.abs(canvas.grey - ground), np.abs(there - ground)) > most
+            here, moved = np.abs(canvas.grey - ground) > most, np.abs(there - ground) > most
+            shown &= here & moved
+            either &= here | moved
         same = (apart < most) & free
-        inside = same & (shown | self._alike_grain(canvas, matrix, free, seed))
-        inside = _opened(_closed(inside))
-        rows, columns = np.nonzero(seed & inside)
-        return parts_holding(inside, np.stack([columns, rows], axis=1))
+        inside = _opened(_closed(same & (shown | self._alike_grain(canvas, matrix, free, seed))))
+        exact = parts_holding(inside, _places(seed & inside))
+        objects = _opened(_closed(same & shown))
+        if exact.sum() < GROUND * (exact & objects).sum():  # else the ground speaks for itself
+            whole = surroundings(objects, _opened(free & either & ~same), _places(seed & objects))
+            if whole is not None:
+                yield whole & free
+        yield exact
 
     def _alike_grain(self, canvas: Canvas, matrix: Matrix, free: BoolArray, seed: BoolArray) -> BoolArray:
         """Where the grain agrees more than it does by chance in this figure, far from the region."""
@@ -210,6 +224,40 @@ def clean(agreed: BoolArray, window: int) -> BoolArray:
     large = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (window, window))
     opened = cv2.morphologyEx(agreed.astype(np.uint8), cv2.MORPH_OPEN, small)
     return np.asarray(cv2.morphologyEx(opened, cv2.MORPH_CLOSE, large) > 0)
+
+
+def _places(mask: BoolArray) -> npt.NDArray[np.int64]:
+    """Columns and rows of the pixels of a mask."""
+    rows, columns = np.nonzero(mask)
+    return np.stack([columns, rows], axis=1)
+
+
+def surroundings(agreed: BoolArray, other: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray | None:
+    """The region around several objects that agree, up to half the way to what is `other`; None around fewer.
+
+    Bare ground between them is alike everywhere and says nothing, but who copies three nuclei copies what is between.
+    """
+    import cv2
+
+    count, parts, boxes, _ = cv2.connectedComponentsWithStats(agreed.astype(np.uint8))
+    sizes = boxes[:, cv2.CC_STAT_AREA]
+    held = np.unique(parts[places[:, 1], places[:, 0]])
+    held = held[held > 0]
+    if not len(held) or count < 1 + SEVERAL:
+        return None
+    reach = REACH * float(np.sqrt(np.median(sizes[held]) / np.pi)) + 2
+    apart, beyond = (
+        cv2.distanceTransform((~each).astype(np.uint8), cv2.DIST_L2, 3) for each in (agreed, other & ~agreed)
+    )
+    near = parts_holding((apart < np.minimum(reach, beyond)) | agreed, places)
+    chosen = np.unique(parts[near & agreed])
+    chosen = chosen[(chosen > 0) & (sizes[chosen] >= SPECK)]
+    if len(chosen) < SEVERAL:
+        return None
+    hull = np.zeros(agreed.shape, np.uint8)
+    cv2.fillConvexPoly(hull, cv2.convexHull(_places(np.isin(parts, chosen)).astype(np.int32)), 1)
+    whole = (near | ((hull > 0) & (apart < beyond))).astype(np.float32)
+    return parts_holding(np.asarray(cv2.GaussianBlur(whole, (0, 0), 0.5 * reach) > 0.5), places)
 
 
 def parts_holding(agreed: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray:

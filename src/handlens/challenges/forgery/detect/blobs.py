@@ -132,7 +132,8 @@ def is_cut(grey: FloatArray, patch: Patch) -> bool:
         for start, length, side in zip((top, left), inside.shape, grey.shape, strict=True)
     )
     window = grey[np.ix_(rows, columns)]
-    step = SEAM_STEP * abs(float(np.percentile(window, 95) - np.percentile(window, 5)))
+    low, high = np.percentile(window, (5, 95))
+    step = SEAM_STEP * float(high - low)
     for picture, mask in ((window, inside), (window.T, inside.T)):
         lines = picture[mask.any(axis=1)]
         if len(lines) < SEAM_LENGTH:

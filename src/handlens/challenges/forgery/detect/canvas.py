@@ -14,12 +14,19 @@ from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.types import Shape
 
 AnyArray = npt.NDArray[Any]
+Derived = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 GRAIN, NOISE = 1.5, 0.7
 """Blurs, in pixels, whose residues are the fine grain and, finer still, the noise: no two objects share either."""
 
+CALM, WEAVE = 1.0, 3.0
+"""Blurs, in pixels, between which the weave lies: what noise and JPEG leave of an object's own texture."""
+
 WHITEST = 252
 """Grey level, of 255, from which a camera has seen as much as it can."""
+
+DARKEST, BRIGHTEST = -64, 320
+"""Levels of the canvas that nothing exceeds."""
 
 MARKED = 0.3
 """Share of a pixel of a canvas made smaller from which a mark in it spoils it."""
@@ -30,10 +37,10 @@ FLATTEST = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """`grey` from 0 to 255 with its `grain`, `noise` and slopes.
+    """`grey` from 0 to 255 with its `grain`, `noise`, slopes, `calm` (without noise) and `weave` (coarser than grain).
 
-    `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as white as can be, and so are
-    all their neighbours. `factor` is canvas pixels for one figure pixel.
+    `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
+    are all their neighbours. `factor` is canvas pixels for one figure pixel.
     """
 
     grey: FloatArray
@@ -41,6 +48,8 @@ class Canvas:
     noise: FloatArray
     across: FloatArray
     down: FloatArray
+    calm: FloatArray
+    weave: FloatArray
     blocked: BoolArray
     saturated: BoolArray
     panels: tuple[Panel, ...]
@@ -132,25 +141,29 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], fig
         if panel.kind != "picture" or high - low < FLATTEST:
             continue
         blocked[panel.window] = mark
-        levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), -64, 320)
-    return Canvas(levelled, *_derived(levelled), blocked, _saturated(grey), panels, figure, factor)
+        levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), DARKEST, BRIGHTEST)
+    saturated = _all_above(grey, WHITEST) | _all_above(levelled, BRIGHTEST - 1)
+    return Canvas(levelled, *_derived(levelled), blocked, saturated, panels, figure, factor)
 
 
-def _derived(grey: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Grain, noise, and slopes across and down."""
+def _derived(grey: FloatArray) -> Derived:
+    """Grain, noise, slopes across and down, calm and weave."""
     import cv2
 
     smooth = np.asarray(cv2.GaussianBlur(grey, (0, 0), GRAIN), np.float32)
     soft = np.asarray(cv2.GaussianBlur(grey, (0, 0), NOISE), np.float32)
     across = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8), np.float32)
     down = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8), np.float32)
-    return grey - smooth, grey - soft, across, down
+    calm = np.asarray(cv2.GaussianBlur(grey, (0, 0), CALM), np.float32)
+    weave = calm - np.asarray(cv2.GaussianBlur(grey, (0, 0), WEAVE), np.float32)
+    return grey - smooth, grey - soft, across, down, calm, weave
 
 
-def _saturated(grey: FloatArray) -> BoolArray:
+def _all_above(grey: FloatArray, level: float) -> BoolArray:
+    """Pixels that are brighter than a level, as are all their neighbours."""
     import cv2
 
-    return np.asarray(cv2.erode(grey, np.ones((3, 3))) > WHITEST)
+    return np.asarray(cv2.erode(grey, np.ones((3, 3))) > level)
 
 
 def _resized(picture: AnyArray, factor: float) -> AnyArray:

@@ -96,7 +96,8 @@ def shipped() -> Decision:
 
 
 MEASURED = (
-    *("likeness", "detail", "grain", "noise", "smooth", "coarse", "pixels", "inliers"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even"),
+    *("pixels", "inliers"),
     *("rival", "crowd", "peers", "choices", "standing", "weight"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
@@ -112,9 +113,14 @@ def describe(match: Match) -> dict[str, float]:
         "likeness": fisher(found["likeness"]),
         "detail": detail,
         "grain": grain,
+        "calm": fisher(found["calm"]),
+        "weave": fisher(found["weave"]),
+        "even": found["even"],
         "strength": float(np.log1p(max(0.0, detail) * np.sqrt(pixels))),
         "proof": float(np.log1p(_proof(detail, pixels, found["smooth"]))),
         "grain proof": float(np.log1p(_proof(grain, pixels, found["coarse"]))),
+        "calm proof": float(np.log1p(_proof(fisher(found["calm"]), pixels, found["slow"]))),
+        "weave proof": float(np.log1p(_proof(fisher(found["weave"]), pixels, found["loose"]))),
         "noise": fisher(found["noise"]),
         "noise proof": float(np.log1p(_proof(fisher(found["noise"]), pixels, 0.0))),
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
@@ -144,16 +150,9 @@ def _proof(value: float, pixels: float, alike: float) -> float:
 
 
 COMMON = (
-    "likeness",
-    "detail",
-    "grain",
-    "noise",
-    "strength",
-    "proof",
-    "grain proof",
-    "noise proof",
-    "advantage",
-    "choices",
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "even"),
+    *("strength", "proof", "calm proof", "grain proof", "weave proof", "noise proof"),
+    *("advantage", "choices"),
 )
 
 FEATURES: Mapping[str, tuple[str, ...]] = {

@@ -11,6 +11,7 @@ from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
+from handlens.challenges.forgery.detect.outline import inverse
 
 BLOCK = 1_000
 """Rows of the table of similarities held at once: it has as many columns as there are key points."""
@@ -62,8 +63,10 @@ class KeyPointTier:
     """Closest matches kept: the vote compares each with each."""
     tolerance: float = 3.0
     """How far a match may be from the place the transform says: 1 to 2 pixels of a small original."""
-    inliers: int = 6
+    inliers: int = 4
     """Fewest matches that must agree: unrelated textures reach 4 to 6, and are told apart by their pixels."""
+    smallest: int = 160
+    """Fewest pixels of a region: JPEG makes smaller ones of bare ground alike."""
     largest_scale: float = 1.8
     """Largest change of size believed, either way."""
     groups: int = 8
@@ -82,13 +85,13 @@ class KeyPointTier:
         matches: list[Match] = []
         for others, back in ((points, np.eye(2, 3)), (_mirrored(points, width), mirror)):
             pairs = self._pair(points, others, back)
-            for transform, inliers in self._transforms(pairs):
+            for transform, inliers in self._transforms(pairs, back):
                 if not clock.allows("key points"):
                     return matches
                 full = _to_canvas(_after(back, transform), factor)
                 places = (_moved(inliers.sources, _after(back, transform)) + 0.5) / factor - 0.5
                 found = self.agreement.grow(canvas, full, np.rint(places).astype(np.int64))
-                if found is not None:
+                if found is not None and min(found[0].area, found[1].area) >= self.smallest:
                     matches.append(Match(*found, "key points", {"inliers": float(len(places))}))
         return matches
 
@@ -136,7 +139,7 @@ class KeyPointTier:
             pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
         left, right, distance = (np.concatenate(each) for each in zip(*pairs, strict=True))
         best = np.argsort(distance, kind="stable")[: self.most_matches]
-        left, right = left[best], right[best]
+        left, right = np.unique(np.concatenate([[left[best], right[best]], [right[best], left[best]]], axis=1), axis=1)
         return Pairs(
             points.places[left],
             others.places[right],
@@ -144,8 +147,11 @@ class KeyPointTier:
             others.sizes[right] / points.sizes[left],
         )
 
-    def _transforms(self, pairs: Pairs) -> Iterator[tuple[Matrix, Pairs]]:
-        """Transforms that enough pairs agree on, the one with most votes first, and those pairs."""
+    def _transforms(self, pairs: Pairs, back: Matrix) -> Iterator[tuple[Matrix, Pairs]]:
+        """Transforms that enough pairs agree on, the one with most votes first, and those pairs.
+
+        Pairs are there both ways; of a transform and its inverse one is given.
+        """
         import cv2
 
         for _group in range(self.groups):
@@ -160,13 +166,17 @@ class KeyPointTier:
             )
             if transform is not None:
                 matrix = np.asarray(transform, np.float64)
-                errors = np.linalg.norm(_moved(pairs.sources, matrix) - pairs.targets, axis=1)
-                fitting = errors < self.tolerance
+                fitting = self._fitting(pairs, matrix)
                 scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
                 if 1 / self.largest_scale < scale < self.largest_scale and self._enough(pairs.take(fitting)):
                     yield matrix, pairs.take(fitting)
-                agreeing |= fitting
+                agreeing |= fitting | self._fitting(pairs, _after(back, _after(inverse(matrix), back)))
             pairs = pairs.take(~agreeing)
+
+    def _fitting(self, pairs: Pairs, matrix: Matrix) -> BoolArray:
+        """The pairs that the transform brings together."""
+        errors = np.linalg.norm(_moved(pairs.sources, matrix) - pairs.targets, axis=1)
+        return np.asarray(errors < self.tolerance)
 
     def _vote(self, pairs: Pairs) -> BoolArray:
         """The pairs that agree with the pair most others agree with; a pair alone fixes a transform."""

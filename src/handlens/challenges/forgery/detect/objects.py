@@ -7,8 +7,9 @@ pixel by pixel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +24,16 @@ from handlens.challenges.forgery.detect.verify import (
     FEWEST,
     Points,
     align,
-    compare_grain,
+    compare,
     core,
     interior,
     measure,
     thinned,
 )
 
-ALIGNED = 500
-"""Pixels of an object that are aligned at last; all of them are measured."""
+COMPARED, ALIGNED = 200, 500
+"""Pixels of an object that are compared before it is aligned once more, and that are aligned then; all of them are
+measured."""
 
 ALIGNED_AT_ONCE = 6_000
 """Candidates that are aligned together, between two looks at the clock."""
@@ -101,12 +103,8 @@ class ObjectTier:
     """Candidates that are aligned, those with the most similar polar pictures."""
     promising: float = 0.8
     """Least likeness after the first, rough alignment."""
-    likeness: float = 0.9
-    """Likeness of an aligned pair from which little is asked of its grain."""
-    grain: float = 0.4
-    """Least likeness of its grain."""
-    fine_grain: float = 0.6
-    """Least likeness of the grain of a pair that is less alike than that, as JPEG leaves it."""
+    weave: float = 0.7
+    """Least likeness of their weave then; of copies it is 0.85 and more."""
     even: float = 0.6
     """Least likeness of the quarter that is least alike, as a share of that of the whole: a copy is one everywhere."""
 
@@ -116,17 +114,19 @@ class ObjectTier:
         if len(blobs) < 1:
             return []
         candidates = sorted(self._candidates(canvas, blobs, clock), key=lambda found: -found.value)
+        inside = cache(lambda blob: interior(blob.patch, canvas.saturated))
+        cores = cache(lambda blob: core(canvas, blob.patch, canvas.saturated))
         matches: list[Match] = []
         for start in range(0, min(len(candidates), self.candidates), ALIGNED_AT_ONCE):
             if not clock.allows("objects", share=0.85):
                 break
             some = candidates[start : start + ALIGNED_AT_ONCE]
-            regions = [interior(candidate.blob.patch, canvas.saturated) for candidate in some]
+            regions = [inside(candidate.blob) for candidate in some]
             matrices, values = align_many(canvas, regions, [candidate.matrix() for candidate in some])
             for turn, number in enumerate(np.argsort(-values, kind="stable")):  # most alike first: time may run out
                 if values[number] < self.promising or (turn % 64 == 63 and not clock.allows("objects", share=0.85)):
                     break
-                match = self._match(canvas, some[number], regions[number], matrices[number])
+                match = self._match(canvas, some[number], regions[number], cores, matrices[number])
                 if match is not None:
                     matches.append(match)
         return matches
@@ -173,11 +173,14 @@ class ObjectTier:
 
     # --- matches ----------------------------------------------------------------------------------------------------
 
-    def _match(self, canvas: Canvas, candidate: Candidate, points: Points, matrix: Matrix) -> Match | None:
+    def _match(
+        self, canvas: Canvas, candidate: Candidate, points: Points, cores: Callable[[Blob], Points], matrix: Matrix
+    ) -> Match | None:
         """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
-        if len(points) < FEWEST:
-            return None
         blob = candidate.blob
+        own = cores(blob)
+        if min(len(points), len(own)) < FEWEST or compare(canvas.weave, thinned(own, COMPARED), matrix) < self.weave:
+            return None
         matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
         if likeness < self.promising:
             return None
@@ -186,16 +189,11 @@ class ObjectTier:
         gone = np.hypot(place[0] - blob.x, place[1] - blob.y)
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
             return None
-        points = core(canvas, blob.patch, canvas.saturated)
-        if len(points) < FEWEST:
-            return None
-        if compare_grain(canvas, points, matrix) < (self.grain if likeness > self.likeness else self.fine_grain):
-            return None
         copy = warp_patch(blob.patch, matrix, canvas.shape)
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
             return None
-        evidence = measure(canvas, points, matrix) | {"standing": candidate.standing}
-        if evidence["even"] < self.even:
+        evidence = measure(canvas, own, matrix) | {"standing": candidate.standing}
+        if max(evidence["even"], evidence["even weave"]) < self.even:
             return None
         return Match(blob.patch, copy, matrix, "objects", evidence)
 

@@ -18,7 +18,7 @@ from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
 from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
-from handlens.challenges.forgery.detect.verify import compare_grain, find_rival, interior
+from handlens.challenges.forgery.detect.verify import compare, find_rival, interior
 from handlens.types import Shape
 
 STRAIGHT = (0, False)
@@ -100,7 +100,7 @@ class ShiftTier:
         """Whether the grain agrees far better than with places around the copy: a weave or a ruler repeats."""
         source, _, matrix = found
         points = interior(source, canvas.blocked)
-        own = compare_grain(canvas, points, matrix)
+        own = compare(canvas.grain, points, matrix)
         return fisher(own) > self.lead * fisher(find_rival(canvas, source, matrix))
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:

@@ -153,6 +153,14 @@ def correlation(one: FloatArray, other: FloatArray) -> float:
     return float(one @ other) / spread if spread > 1e-3 * len(one) else 0.0
 
 
+def correlations(ones: FloatArray, others: FloatArray) -> FloatArray:
+    """The same of each row."""
+    ones, others = (each - each.mean(axis=1, keepdims=True) for each in (ones, others))
+    spread = np.sqrt(np.einsum("ij,ij->i", ones, ones) * np.einsum("ij,ij->i", others, others))
+    flat = spread <= 1e-3 * ones.shape[1]
+    return np.asarray(np.where(flat, 0, np.einsum("ij,ij->i", ones, others) / np.where(flat, 1, spread)), np.float32)
+
+
 def align(canvas: Canvas, points: Points, matrix: Matrix, *, steps: int = 12) -> tuple[Matrix, float]:
     """The similarity near `matrix` under which the region and its copy are most alike, and how alike they are.
 
@@ -244,52 +252,70 @@ def _to_matrix(state: npt.NDArray[np.float64], points: Points, mirrored: bool) -
 def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
     """How alike source and copy are: all of it, its detail, its grain; how many pixels, how busy they are.
 
-    `smooth` and `coarse` say how much a pixel's detail and grain are its neighbour's: then few pixels speak for
-    themselves.
+    Noise and JPEG hide detail and grain: then `calm` is the detail and `weave` the grain that is left under them.
+
+    `smooth`, `coarse`, `slow` and `loose` say how much a pixel's detail, grain, calm and weave are its neighbour's:
+    then few pixels speak for themselves.
 
     `even` is how alike the quarter of the region is that is least alike, relative to the whole: an arrow or a cut edge
-    that two honest regions have in common makes them alike in one corner.
+    that two honest regions have in common makes them alike in one corner. `even weave` is the same without noise.
 
     A copy with dark and bright exchanged is as alike as it is unlike: `inverted` is 1 for it.
     """
     rows, columns = points.y.astype(int), points.x.astype(int)
-    x, y = moved(points, matrix)
-    one, other = canvas.grey[rows, columns], sample(canvas.grey, x, y)
-    likeness = correlation(one, other)
-    sign = -1.0 if likeness < -0.3 else 1.0
-    source, copy = canvas.grain[rows, columns], sample(canvas.grain, x, y)
     beside = np.minimum(columns + 1, canvas.shape[1] - 1)
-    detail, moved_detail, next_detail = without_shape(points, one, other, canvas.grey[rows, beside])
+    x, y = moved(points, matrix)
+    pictures = (canvas.grey, canvas.calm, canvas.grain, canvas.weave, canvas.noise)
+    source = np.stack([picture[rows, columns] for picture in pictures])
+    copy = np.stack([sample(picture, x, y) for picture in pictures])
+    following = np.stack([picture[rows, beside] for picture in pictures[:-1]])
+    likeness = correlation(source[0], copy[0])
+    sign = -1.0 if likeness < -0.3 else 1.0
+    left = without_shape(points, *source[:2], *copy[:2], *following[:2])
+    source[:2], copy[:2], following[:2] = left[:2], left[2:4], left[4:]
+    copy *= np.float32(sign)
+    detail, calm, grain, weave, noise = (float(value) for value in correlations(source, copy))
+    smooth, slow, coarse, loose = np.maximum(correlations(source[:-1], following), 0)
+    even_detail, even_calm, even_grain, even_weave = _evenness(points, source[:-1], copy[:-1])
     return {
         "likeness": sign * likeness,
-        "detail": sign * correlation(detail, moved_detail),
-        "grain": sign * correlation(source, copy),
-        "noise": sign * correlation(canvas.noise[rows, columns], sample(canvas.noise, x, y)),
-        "even": min(_evenness(points, source, sign * copy), _evenness(points, detail, sign * moved_detail)),
+        "detail": detail,
+        "grain": grain,
+        "noise": noise,
+        "calm": calm,
+        "weave": weave,
+        "even": min(even_detail, even_grain),
+        "even weave": min(even_calm, even_weave),
+        "smooth": float(smooth),
+        "coarse": float(coarse),
+        "slow": float(slow),
+        "loose": float(loose),
         "inverted": float(sign < 0),
-        "smooth": max(0.0, correlation(detail, next_detail)),
-        "coarse": max(0.0, correlation(source, canvas.grain[rows, beside])),
         "pixels": float(len(points)),
-        "busy": float(min(source.std(), copy.std())),
+        "busy": float(min(source[2].std(), copy[2].std())),
     }
 
 
-def _evenness(points: Points, one: FloatArray, other: FloatArray) -> float:
+def _evenness(points: Points, ones: FloatArray, others: FloatArray) -> list[float]:
     """Likeness of the least alike quarter as a share of that of the whole, from 0 to 1; 0 where nothing is alike.
 
-    Quarters of a few pixels do not count; of a region with fewer than two others nothing can be said, and it is 0.
+    For each row of samples. Quarters of a few pixels do not count; of a region with fewer than two others nothing can
+    be said, and it is 0.
     """
-    whole = correlation(one, other)
-    right, below = points.x > points.middle[0], points.y > points.middle[1]
-    quarters = [across & down for across in (right, ~right) for down in (below, ~below)]
-    found = [correlation(one[quarter], other[quarter]) for quarter in quarters if quarter.sum() >= FEWEST_IN_QUARTER]
-    return float(np.clip(min(found) / whole, 0, 1)) if len(found) > 1 and whole > 0 else 0.0
+    whole = correlations(ones, others)
+    right, below = points.x > points.x.mean(), points.y > points.y.mean()
+    quarters = [np.flatnonzero(across & down) for across in (right, ~right) for down in (below, ~below)]
+    found = [correlations(ones[:, each], others[:, each]) for each in quarters if len(each) >= FEWEST_IN_QUARTER]
+    if len(found) < 2:
+        return [0.0] * len(ones)
+    shares = np.min(found, axis=0) / np.where(whole > 0, whole, np.inf)
+    return [float(share) for share in np.clip(shares, 0, 1)]
 
 
-def compare_grain(canvas: Canvas, points: Points, matrix: Matrix) -> float:
-    """How alike the grain of source and copy is: the part of `measure` that costs least."""
-    here = canvas.grain[points.y.astype(int), points.x.astype(int)]
-    return correlation(here, sample(canvas.grain, *moved(points, matrix)))
+def compare(picture: FloatArray, points: Points, matrix: Matrix) -> float:
+    """How alike source and copy are in a picture of the canvas."""
+    here = picture[points.y.astype(int), points.x.astype(int)]
+    return correlation(here, sample(picture, *moved(points, matrix)))
 
 
 def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
