@@ -7,7 +7,8 @@ from detector_pictures import canvas_of, f1, nuclei, painted
 
 from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.verify import interior, measure
+from handlens.challenges.forgery.detect.evidence import measure
+from handlens.challenges.forgery.detect.verify import interior
 
 SHAPE = (220, 420)
 LANES = range(30, 400, 45)

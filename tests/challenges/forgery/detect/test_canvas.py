@@ -58,6 +58,17 @@ def test_noise_is_finer_than_grain():
     assert coarse.noise.std() < 0.3 * fine.noise.std()
 
 
+@pytest.mark.parametrize("level", [255, 120])
+def test_what_is_as_bright_as_can_be_is_saturated(level):
+    """By the camera, or because so few pixels of a dim panel are so bright."""
+    picture = texture(0, (200, 260), level=30, contrast=5)
+    cv2.circle(picture, (100, 80), 5, level, cv2.FILLED)
+    canvas = canvas_of(picture)
+    assert canvas.saturated[80, 100]
+    assert not canvas.saturated[:, 120:].any()
+    assert not canvas.saturated[80, 105]  # its rim has darker neighbours
+
+
 def test_panels_are_numbered_and_gutters_blocked():
     figure = np.full((120, 310), 255, np.uint8)
     figure[:, :150], figure[:, 160:] = (texture(seed, (120, 150), blur=3) for seed in (1, 2))

@@ -69,7 +69,9 @@ def test_a_missing_file_says_what_to_do(tmp_path):
 
 def test_the_shipped_decision_knows_every_tier():
     decision = shipped_or_skip()
-    assert set(decision.curves) == set(FEATURES)
+    assert {tier: set(curve.names) for tier, curve in decision.curves.items()} == {
+        tier: set(names) for tier, names in FEATURES.items()
+    }
     assert 0.5 < decision.least < 1
     for tier in FEATURES:
         likely = decision.probability(match(tier, detail=0.97, grain=0.95, likeness=0.99, inliers=60.0, weight=60.0))
@@ -93,7 +95,7 @@ def test_better_evidence_makes_surer(one, other, name):
     assert PLAIN.probability(match(**{name: low})) <= PLAIN.probability(match(**{name: high}))
 
 
-@pytest.mark.parametrize("name", ["likeness", "detail", "grain", "noise"])
+@pytest.mark.parametrize("name", ["likeness", "detail", "calm", "grain", "weave", "noise", "even"])
 @pytest.mark.parametrize("tier", FEATURES)
 def test_what_is_more_alike_is_described_by_no_smaller_numbers(tier, name):
     low, high = (describe(match(tier, **{name: value})) for value in (0.2, 0.9))
@@ -116,9 +118,10 @@ def test_where_others_are_as_alike_a_match_says_less(name, value, feature):
     assert describe(match(**{name: value}))[feature] < describe(match())[feature]
 
 
-def test_peers_speak_against_a_match():
-    assert describe(match(peers=9.0))["peers"] > describe(match(peers=0.0))["peers"]
-    assert "peers" in AGAINST
+@pytest.mark.parametrize("name", ["peers", "choices", "bend"])
+def test_peers_choices_and_bends_speak_against_a_match(name):
+    assert describe(match(**{name: 4.0}))[name] > describe(match(**{name: 0.0}))[name]
+    assert name in AGAINST
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

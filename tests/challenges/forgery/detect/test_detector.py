@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -34,7 +35,8 @@ from handlens.challenges.forgery.detect import (
 )
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, describe
-from handlens.challenges.forgery.detect.verify import interior, measure
+from handlens.challenges.forgery.detect.evidence import measure
+from handlens.challenges.forgery.detect.verify import interior
 
 DETECTOR = Detector(decision=PLAIN)
 SHAPE = (200, 200)
@@ -311,6 +313,19 @@ def test_what_only_letters_and_lines_can_be_is_no_evidence():
     for match in found:
         assert measure(canvas, interior(match.source), match.matrix)["busy"] > DRAWN
     assert Detector(decision=PLAIN, objects=None).match(canvas, Clock(9)) == []
+
+
+def test_an_arrow_on_a_copy_does_not_spoil_its_evidence():
+    source = np.zeros((220, 320), bool)
+    source[50:140, 30:120] = True
+    forged, _, _ = paste(texture(6, (220, 320), level=90, contrast=25), source, (110, 240), gain=1.0)
+    cv2.arrowedLine(forged, (210, 90), (270, 130), 255, 8, tipLength=0.4)
+    arrow = cv2.dilate((forged > 250).astype(np.uint8), np.ones((9, 9))) > 0
+    canvas = canvas_of(forged)
+    canvas = replace(canvas, blocked=canvas.blocked | arrow)
+    found = Detector(decision=PLAIN, objects=None, shifts=None).match(canvas, Clock(9))
+    assert found
+    assert min(match.evidence["likeness"] for match in found) > 0.95
 
 
 def test_judging_gives_each_match_its_probability():

@@ -5,8 +5,8 @@ import pytest
 from detector_pictures import as_patch, canvas_of, f1, match_of, painted, paste, points_of, texture
 
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.growth import Growth
-from handlens.challenges.forgery.detect.verify import measure
 
 SHAPE = (240, 360)
 SOURCE, TARGET = (110, 90), (120, 260)

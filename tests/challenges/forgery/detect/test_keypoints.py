@@ -1,12 +1,11 @@
 """Key points: textured regions are found again wherever they lie, and a mirrored descriptor is the mirror's own."""
 
-import cv2
 import numpy as np
 import pytest
-from detector_pictures import canvas_of, explains, f1, painted, paste, similarity, texture, turn_between
+from detector_pictures import canvas_of, explains, f1, moved, painted, paste, similarity, texture, turn_between
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.keypoints import KeyPointTier, _mirrored, _to_canvas
+from handlens.challenges.forgery.detect.keypoints import KeyPointTier, Pairs, _mirrored, _to_canvas
 
 SHAPE = (260, 400)
 
@@ -45,14 +44,44 @@ def test_a_copy_is_told_one_way_only(mirror):
     assert len(find(forged)) == 1
 
 
-def test_four_points_suffice_where_pixels_agree():
-    picture = np.full(SHAPE, 60.0)
-    for x, y, level in ((60, 60, 190), (95, 55, 150), (75, 95, 120), (105, 100, 220)):
-        own = cv2.circle(np.zeros(SHAPE, np.uint8), (x, y), 6, 1, cv2.FILLED) > 0
-        picture[own] = level
-    picture = cv2.GaussianBlur(picture, (0, 0), 2) + np.random.default_rng(0).normal(0, 1.5, SHAPE)
-    forged, _, matrix = paste(picture, rectangle(35, 35, 90, 95), (165, 300), 60, gain=1.0)
-    assert any(explains(match, matrix, rectangle(35, 35, 90, 95)) for match in find(forged))
+@pytest.mark.parametrize(("turn", "mirror"), [(180, False), (0, True)])
+def test_a_half_turn_and_a_mirror_at_the_same_height_are_found(turn, mirror):
+    """Each is its own inverse: what goes there comes back by the same transform."""
+    forged, copy, matrix = paste(texture(6, SHAPE), rectangle(), (85, 300), turn, 1.0, mirror, gain=1.0)
+    (match,) = find(forged)
+    assert explains(match, matrix, rectangle())
+    assert f1(painted(match.source, SHAPE) | painted(match.copy, SHAPE), rectangle() | copy) > 0.85
+
+
+@pytest.mark.parametrize(("count", "found"), [(3, 0), (4, 1), (9, 1)])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_four_pairs_that_agree_suffice(count, found, mirrored):
+    """Told both ways, among pairs that agree on nothing."""
+    random = np.random.default_rng(5)
+    back = np.array([[-1.0, 0.0, 399.0], [0.0, 1.0, 0.0]]) if mirrored else np.eye(2, 3)
+    matrix = similarity(40, 1.1, around=(80, 80), to=(300, 150))
+    sources = np.concatenate([random.uniform(50, 120, (count, 2)), random.uniform(0, 400, (20, 2))])
+    targets = np.concatenate([sources[:count] @ matrix[:, :2].T + matrix[:, 2], random.uniform(0, 400, (20, 2))])
+    turns = np.concatenate([np.full(count, np.deg2rad(40)), random.uniform(-3, 3, 20)])
+    scales = np.concatenate([np.full(count, 1.1), random.uniform(0.6, 1.6, 20)])
+    swapped = [each @ back[:, :2].T + back[:, 2] for each in (targets, sources)]
+    both = zip((sources, targets, turns, scales), (*swapped, turns if mirrored else -turns, 1 / scales), strict=True)
+    pairs = Pairs(*(np.concatenate(each).astype(np.float32) for each in both))
+    transforms = list(KeyPointTier()._transforms(pairs, back))
+    assert len(transforms) == found
+    for transform, inliers in transforms:
+        assert len(inliers.sources) == count
+        assert (
+            np.abs(transform - matrix).max() < 0.1
+            or np.abs(moved(transform, swapped[0][0]) - swapped[1][0]).max() < 0.1
+        )
+
+
+def test_tiny_regions_are_no_copies():
+    forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300))
+    canvas = canvas_of(forged)
+    assert KeyPointTier().find(canvas, Clock(60))
+    assert KeyPointTier(smallest=50_000).find(canvas, Clock(60)) == []
 
 
 @pytest.mark.parametrize("turn", [0, 40])

@@ -6,9 +6,10 @@ import pytest
 from detector_pictures import canvas_of, f1, painted
 
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.shifts import ShiftTier
 from handlens.challenges.forgery.detect.turns import TURNS
-from handlens.challenges.forgery.detect.verify import interior, measure
+from handlens.challenges.forgery.detect.verify import interior
 
 SHAPE = (260, 340)
 SOURCE = (slice(30, 78), slice(40, 88))

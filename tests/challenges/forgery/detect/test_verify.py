@@ -7,6 +7,7 @@ from detector_pictures import as_patch, box, canvas_of, centre, moved, painted, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handlens.challenges.forgery.detect.evidence import bend, correlations, find_rival, measure, without_shape
 from handlens.challenges.forgery.detect.findings import Patch
 from handlens.challenges.forgery.detect.verify import (
     MOST_POINTS,
@@ -14,13 +15,10 @@ from handlens.challenges.forgery.detect.verify import (
     align,
     core,
     correlation,
-    find_rival,
     interior,
     landing_free,
-    measure,
     thinned,
     two_levels,
-    without_shape,
 )
 
 SHAPE = (220, 320)
@@ -110,6 +108,29 @@ def test_under_later_noise_the_weave_is_alike_still():
     assert copied["detail"] < copied["calm"] - 0.1
     assert max(abs(chance["weave"]), abs(chance["calm"])) < 0.3
     assert copied["even weave"] > 0.7
+
+
+@pytest.mark.parametrize("change", [{}, {"turn": 90}, {"turn": 25, "scale": 1.1}, {"mirror": True}])
+def test_a_copy_is_not_bent(change):
+    canvas, mask, matrix = with_copy(**change)
+    assert bend(canvas, points_of(mask), matrix) < 0.3
+
+
+def test_of_flat_ground_nobody_knows_whether_it_is_bent():
+    assert bend(canvas_of(np.full(SHAPE, 90.0)), points_of(disc()), similarity(around=SOURCE, to=TARGET)) == 4
+
+
+def test_the_next_section_of_a_tissue_is_bent():
+    picture = texture(3, SHAPE, blur=4)
+    rows, columns = np.indices(SHAPE, np.float32)
+    wave = 1.5 * np.sin(rows / 9), 1.5 * np.sin(columns / 9)
+    shift = (TARGET[0] - SOURCE[0], TARGET[1] - SOURCE[1])
+    where = [line - by + bent for line, by, bent in zip((columns, rows), shift, wave, strict=True)]
+    section = cv2.remap(picture, *(each.astype(np.float32) for each in where), cv2.INTER_LINEAR)
+    target = disc(middle=TARGET)
+    picture[target] = section[target]
+    found = bend(canvas_of(picture), points_of(disc(radius=30)), similarity(around=SOURCE, to=TARGET))
+    assert 0.7 < found < 2.5
 
 
 def test_elsewhere_nothing_is_alike():
@@ -245,6 +266,14 @@ def test_few_pixels_have_no_detail():
     points = interior(box(10, 10, 3, 3))
     values = np.arange(9, dtype=np.float32)
     assert detail_of(points, values, values) == 0
+
+
+def test_rows_are_correlated_as_each_alone():
+    ones, others = np.random.default_rng(0).normal(100, 9, (2, 5, 60)).astype(np.float32)
+    others[1], ones[2], others[3] = ones[1], 7, 3 - ones[3]
+    expected = [correlation(one, other) for one, other in zip(ones, others, strict=True)]
+    assert correlations(ones, others) == pytest.approx(expected, abs=1e-5)
+    assert [round(float(value), 3) for value in correlations(ones, others)[1:4]] == [1, 0, -1]
 
 
 def test_flat_samples_are_like_nothing():

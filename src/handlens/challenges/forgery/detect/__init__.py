@@ -13,6 +13,7 @@ from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.canvas import Canvas, prepare
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
+from handlens.challenges.forgery.detect.evidence import find_rival, measure
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
 from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
 from handlens.challenges.forgery.detect.growth import Growth
@@ -21,7 +22,7 @@ from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.verify import FEWEST, find_rival, interior, landing_free, measure
+from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
 
 SECONDS = 13.0
 """Time for one figure in the contest."""
@@ -137,9 +138,9 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
     measured = []
     for match in matches:
         evidence = dict(match.evidence)
-        points = landing_free(interior(match.source, canvas.blocked), match.matrix, canvas.blocked)
-        if "detail" not in evidence and len(points) >= FEWEST:
-            evidence |= measure(canvas, points, match.matrix)
+        if "detail" not in evidence:
+            points = shared_interior(match.source, match.matrix, canvas.blocked)
+            evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
         if evidence.get("busy", np.inf) <= DRAWN:
             measured.append(replace(match, evidence=evidence))
     for tier in sorted({match.tier for match in measured}):

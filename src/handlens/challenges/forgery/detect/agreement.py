@@ -11,7 +11,7 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, align, interior, landing_free
+from handlens.challenges.forgery.detect.verify import FEWEST, align, shared_interior
 
 GROUND = 2.0
 """How much larger than the objects in it a region is at least of which the ground agrees as well."""
@@ -50,7 +50,7 @@ class Agreement:
         source = _back(seed, matrix, canvas)
         if source is None:
             return None
-        points = landing_free(interior(source, canvas.blocked), matrix, canvas.blocked)
+        points = shared_interior(source, matrix, canvas.blocked)
         if len(points) < FEWEST:
             return None
         matrix, _likeness = align(canvas, points, matrix)
@@ -236,6 +236,7 @@ def surroundings(agreed: BoolArray, other: BoolArray, places: npt.NDArray[np.int
     """The region around several objects that agree, up to half the way to what is `other`; None around fewer.
 
     Bare ground between them is alike everywhere and says nothing, but who copies three nuclei copies what is between.
+    What they enclose belongs to it, whatever it shows: regions have no holes.
     """
     import cv2
 

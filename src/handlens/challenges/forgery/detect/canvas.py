@@ -26,7 +26,7 @@ WHITEST = 252
 """Grey level, of 255, from which a camera has seen as much as it can."""
 
 DARKEST, BRIGHTEST = -64, 320
-"""Levels of the canvas that nothing exceeds."""
+"""Levels between which everything on the canvas lies."""
 
 MARKED = 0.3
 """Share of a pixel of a canvas made smaller from which a mark in it spoils it."""

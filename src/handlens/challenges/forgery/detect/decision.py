@@ -97,7 +97,7 @@ def shipped() -> Decision:
 
 MEASURED = (
     *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even"),
-    *("pixels", "inliers"),
+    *("bend", "pixels", "inliers"),
     *("rival", "crowd", "peers", "choices", "standing", "weight"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
@@ -109,18 +109,20 @@ def describe(match: Match) -> dict[str, float]:
     found |= match.evidence
     pixels = max(found["pixels"], 4.0)
     detail, grain = fisher(found["detail"]), fisher(found["grain"])
+    calm, weave = fisher(found["calm"]), fisher(found["weave"])
     return {
         "likeness": fisher(found["likeness"]),
         "detail": detail,
         "grain": grain,
-        "calm": fisher(found["calm"]),
-        "weave": fisher(found["weave"]),
+        "calm": calm,
+        "weave": weave,
         "even": found["even"],
+        "bend": float(np.log(0.05 + found["bend"])),
         "strength": float(np.log1p(max(0.0, detail) * np.sqrt(pixels))),
         "proof": float(np.log1p(_proof(detail, pixels, found["smooth"]))),
         "grain proof": float(np.log1p(_proof(grain, pixels, found["coarse"]))),
-        "calm proof": float(np.log1p(_proof(fisher(found["calm"]), pixels, found["slow"]))),
-        "weave proof": float(np.log1p(_proof(fisher(found["weave"]), pixels, found["loose"]))),
+        "calm proof": float(np.log1p(_proof(calm, pixels, found["slow"]))),
+        "weave proof": float(np.log1p(_proof(weave, pixels, found["loose"]))),
         "noise": fisher(found["noise"]),
         "noise proof": float(np.log1p(_proof(fisher(found["noise"]), pixels, 0.0))),
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
@@ -150,7 +152,7 @@ def _proof(value: float, pixels: float, alike: float) -> float:
 
 
 COMMON = (
-    *("likeness", "detail", "calm", "grain", "weave", "noise", "even"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "bend"),
     *("strength", "proof", "calm proof", "grain proof", "weave proof", "noise proof"),
     *("advantage", "choices"),
 )
@@ -165,7 +167,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
 """What is known of a match of each tier."""
 
 
-AGAINST = ("peers", "choices")
+AGAINST = ("peers", "choices", "bend")
 """What speaks against a copy; everything else speaks for it. The fit must not learn the contrary from a few figures."""
 
 

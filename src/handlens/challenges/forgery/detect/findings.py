@@ -50,7 +50,7 @@ class Patch:
 class Match:
     """A region and its copy.
 
-    `matrix` (2, 3) brings x, y of the source to x, y of the copy. `evidence` names what was measured; larger is surer.
+    `matrix` (2, 3) brings x, y of the source to x, y of the copy. `evidence` names what was measured.
     Which of the two is the original nobody can tell: `source` is the one that was looked at first.
     """
 

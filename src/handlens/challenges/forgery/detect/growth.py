@@ -11,10 +11,11 @@ from handlens.challenges.forgery.detect.agreement import Agreement
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import proof
+from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.group import says_the_same
 from handlens.challenges.forgery.detect.rim import with_rim
-from handlens.challenges.forgery.detect.verify import FEWEST, interior, measure
+from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Growth:
         if found is None or found[0].area < smallest:
             return None
         source, copy, matrix = found
-        points = interior(source, canvas.blocked)
+        points = shared_interior(source, matrix, canvas.blocked)
         if len(points) < FEWEST:
             return None
         evidence = dict(match.evidence) | measure(canvas, points, matrix)

@@ -60,13 +60,13 @@ class KeyPointTier:
     displacement: float = 24.0
     """Nearest that a copy can be to its source: nearer, key points match because they share pixels."""
     most_matches: int = 1_500
-    """Closest matches kept: the vote compares each with each."""
+    """Closest matches kept: the vote compares each with each, both ways."""
     tolerance: float = 3.0
     """How far a match may be from the place the transform says: 1 to 2 pixels of a small original."""
     inliers: int = 4
     """Fewest matches that must agree: unrelated textures reach 4 to 6, and are told apart by their pixels."""
     smallest: int = 160
-    """Fewest pixels of a region: JPEG makes smaller ones of bare ground alike."""
+    """Fewest pixels of a region on the canvas: JPEG makes smaller ones of bare ground alike."""
     largest_scale: float = 1.8
     """Largest change of size believed, either way."""
     groups: int = 8
@@ -167,10 +167,14 @@ class KeyPointTier:
             if transform is not None:
                 matrix = np.asarray(transform, np.float64)
                 fitting = self._fitting(pairs, matrix)
+                backwards = self._fitting(pairs, _after(back, _after(inverse(matrix), back)))
+                inliers = pairs.take(fitting)
+                if (fitting & backwards).sum() > fitting.sum() / 2:  # a half turn, or a mirror, is its own inverse
+                    inliers = _one_side(inliers, back)
                 scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
-                if 1 / self.largest_scale < scale < self.largest_scale and self._enough(pairs.take(fitting)):
-                    yield matrix, pairs.take(fitting)
-                agreeing |= fitting | self._fitting(pairs, _after(back, _after(inverse(matrix), back)))
+                if 1 / self.largest_scale < scale < self.largest_scale and self._enough(inliers):
+                    yield matrix, inliers
+                agreeing |= fitting | backwards
             pairs = pairs.take(~agreeing)
 
     def _fitting(self, pairs: Pairs, matrix: Matrix) -> BoolArray:
@@ -199,6 +203,14 @@ class KeyPointTier:
             if len(np.unique(np.rint(places / 3), axis=0)) < self.inliers:
                 return False
         return True
+
+
+def _one_side(pairs: Pairs, back: Matrix) -> Pairs:
+    """Of pairs that are there both ways those whose source lies where that of the longest pair does."""
+    there = _moved(pairs.targets, back)
+    longest = int(np.linalg.norm(pairs.sources - there, axis=1).argmax())
+    near, far = (np.linalg.norm(pairs.sources - place, axis=1) for place in (pairs.sources[longest], there[longest]))
+    return pairs.take(near < far)
 
 
 def _mirrored(points: Points, width: float) -> Points:

@@ -18,18 +18,10 @@ from handlens.challenges.forgery.detect.alignment import align_many
 from handlens.challenges.forgery.detect.blobs import ANGLES, Blob, Cutting, polar
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.evidence import compare, measure
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
 from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import (
-    FEWEST,
-    Points,
-    align,
-    compare,
-    core,
-    interior,
-    measure,
-    thinned,
-)
+from handlens.challenges.forgery.detect.verify import FEWEST, Points, align, core, interior, thinned
 
 COMPARED, ALIGNED = 200, 500
 """Pixels of an object that are compared before it is aligned once more, and that are aligned then; all of them are
@@ -104,7 +96,7 @@ class ObjectTier:
     promising: float = 0.8
     """Least likeness after the first, rough alignment."""
     weave: float = 0.7
-    """Least likeness of their weave then; of copies it is 0.85 and more."""
+    """Least likeness of their weave then; of most copies it is 0.9 and more, under much noise less."""
     even: float = 0.6
     """Least likeness of the quarter that is least alike, as a share of that of the whole: a copy is one everywhere."""
 

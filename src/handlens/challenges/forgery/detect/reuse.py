@@ -9,10 +9,11 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Matrix, Panel
 from handlens.challenges.forgery.detect.laying import overlap_of
 from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import align, interior, landing_free, measure
+from handlens.challenges.forgery.detect.verify import align, shared_interior
 from handlens.challenges.forgery.detect.zooming import Zooming, ZoomSearch
 
 FEWEST = 100
@@ -49,7 +50,7 @@ class PanelTier:
     def _confirm(self, canvas: Canvas, one: Panel, other: Panel, matrix: Matrix) -> Match | None:
         """The shared region after alignment; None where the pictures disagree there, or agree only when bent."""
         region = overlap_of(canvas.shape, one, other, matrix)
-        points = landing_free(interior(region, canvas.blocked), matrix, canvas.blocked) if region else None
+        points = shared_interior(region, matrix, canvas.blocked) if region else None
         if points is None or len(points) < FEWEST:
             return None
         aligned, likeness = align(canvas, points, matrix)
@@ -58,7 +59,7 @@ class PanelTier:
             return None
         source = overlap_of(canvas.shape, one, other, aligned)
         copy = warp_patch(source, aligned, canvas.shape) if source else None
-        points = landing_free(interior(source, canvas.blocked), aligned, canvas.blocked) if source else points
+        points = shared_interior(source, aligned, canvas.blocked) if source else points
         if source is None or copy is None or len(points) < FEWEST:
             return None
         return Match(source, copy, aligned, "panels", measure(canvas, points, aligned))

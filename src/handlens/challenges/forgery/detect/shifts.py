@@ -16,9 +16,10 @@ from handlens.challenges.forgery.detect.agreement import Agreement, clean, even,
 from handlens.challenges.forgery.detect.canvas import GRAIN, Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import fisher
+from handlens.challenges.forgery.detect.evidence import compare, find_rival
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
 from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
-from handlens.challenges.forgery.detect.verify import compare, find_rival, interior
+from handlens.challenges.forgery.detect.verify import shared_interior
 from handlens.types import Shape
 
 STRAIGHT = (0, False)
@@ -99,7 +100,7 @@ class ShiftTier:
     def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
         """Whether the grain agrees far better than with places around the copy: a weave or a ruler repeats."""
         source, _, matrix = found
-        points = interior(source, canvas.blocked)
+        points = shared_interior(source, matrix, canvas.blocked)
         own = compare(canvas.grain, points, matrix)
         return fisher(own) > self.lead * fisher(find_rival(canvas, source, matrix))
 

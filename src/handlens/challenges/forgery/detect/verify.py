@@ -1,8 +1,4 @@
-"""What the pixels say about a supposed copy: how alike source and copy are, and how alike chance would make them.
-
-The shape of two nuclei, cells or bands proves nothing, all are alike in it. What proves a copy is the interior and,
-above all, the grain: the finest texture and the noise, which no two honest objects share.
-"""
+"""The pixels of a region that are looked at, and the transform under which it is most alike to its supposed copy."""
 
 from __future__ import annotations
 
@@ -20,9 +16,6 @@ MOST_POINTS = 4_000
 
 FEWEST = 25
 """Fewest free pixels of a region that can be judged."""
-
-FEWEST_IN_QUARTER = 8
-"""Pixels of a quarter of a region below which their likeness is chance."""
 
 TWO_LEVELS = 0.77
 """Share of the variance that lies between dark and bright from which a region shows an object on its ground."""
@@ -130,6 +123,11 @@ def landing_free(points: Points, matrix: Matrix, blocked: BoolArray) -> Points:
     return points.only(inside)
 
 
+def shared_interior(patch: Patch, matrix: Matrix, blocked: BoolArray) -> Points:
+    """The interior of a region as far as neither it nor its copy is blocked."""
+    return landing_free(interior(patch, blocked), matrix, blocked)
+
+
 def moved(points: Points, matrix: Matrix) -> tuple[FloatArray, FloatArray]:
     """Where the transform brings the points."""
     x = matrix[0, 0] * points.x + matrix[0, 1] * points.y + matrix[0, 2]
@@ -151,14 +149,6 @@ def correlation(one: FloatArray, other: FloatArray) -> float:
     one, other = one - one.mean(), other - other.mean()
     spread = float(np.sqrt(float(one @ one) * float(other @ other)))
     return float(one @ other) / spread if spread > 1e-3 * len(one) else 0.0
-
-
-def correlations(ones: FloatArray, others: FloatArray) -> FloatArray:
-    """The same of each row."""
-    ones, others = (each - each.mean(axis=1, keepdims=True) for each in (ones, others))
-    spread = np.sqrt(np.einsum("ij,ij->i", ones, ones) * np.einsum("ij,ij->i", others, others))
-    flat = spread <= 1e-3 * ones.shape[1]
-    return np.asarray(np.where(flat, 0, np.einsum("ij,ij->i", ones, others) / np.where(flat, 1, spread)), np.float32)
 
 
 def align(canvas: Canvas, points: Points, matrix: Matrix, *, steps: int = 12) -> tuple[Matrix, float]:
@@ -244,136 +234,3 @@ def _to_matrix(state: npt.NDArray[np.float64], points: Points, mirrored: bool) -
     first, second = state[:2] / points.reach
     linear = np.array([[first, -side * second], [second, side * first]])
     return np.column_stack([linear, state[2:] - linear @ np.array(points.middle)])
-
-
-# --- evidence ---------------------------------------------------------------------------------------------------
-
-
-def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
-    """How alike source and copy are: all of it, its detail, its grain; how many pixels, how busy they are.
-
-    Noise and JPEG hide detail and grain: then `calm` is the detail and `weave` the grain that is left under them.
-
-    `smooth`, `coarse`, `slow` and `loose` say how much a pixel's detail, grain, calm and weave are its neighbour's:
-    then few pixels speak for themselves.
-
-    `even` is how alike the quarter of the region is that is least alike, relative to the whole: an arrow or a cut edge
-    that two honest regions have in common makes them alike in one corner. `even weave` is the same without noise.
-
-    A copy with dark and bright exchanged is as alike as it is unlike: `inverted` is 1 for it.
-    """
-    rows, columns = points.y.astype(int), points.x.astype(int)
-    beside = np.minimum(columns + 1, canvas.shape[1] - 1)
-    x, y = moved(points, matrix)
-    pictures = (canvas.grey, canvas.calm, canvas.grain, canvas.weave, canvas.noise)
-    source = np.stack([picture[rows, columns] for picture in pictures])
-    copy = np.stack([sample(picture, x, y) for picture in pictures])
-    following = np.stack([picture[rows, beside] for picture in pictures[:-1]])
-    likeness = correlation(source[0], copy[0])
-    sign = -1.0 if likeness < -0.3 else 1.0
-    left = without_shape(points, *source[:2], *copy[:2], *following[:2])
-    source[:2], copy[:2], following[:2] = left[:2], left[2:4], left[4:]
-    copy *= np.float32(sign)
-    detail, calm, grain, weave, noise = (float(value) for value in correlations(source, copy))
-    smooth, slow, coarse, loose = np.maximum(correlations(source[:-1], following), 0)
-    even_detail, even_calm, even_grain, even_weave = _evenness(points, source[:-1], copy[:-1])
-    return {
-        "likeness": sign * likeness,
-        "detail": detail,
-        "grain": grain,
-        "noise": noise,
-        "calm": calm,
-        "weave": weave,
-        "even": min(even_detail, even_grain),
-        "even weave": min(even_calm, even_weave),
-        "smooth": float(smooth),
-        "coarse": float(coarse),
-        "slow": float(slow),
-        "loose": float(loose),
-        "inverted": float(sign < 0),
-        "pixels": float(len(points)),
-        "busy": float(min(source[2].std(), copy[2].std())),
-    }
-
-
-def _evenness(points: Points, ones: FloatArray, others: FloatArray) -> list[float]:
-    """Likeness of the least alike quarter as a share of that of the whole, from 0 to 1; 0 where nothing is alike.
-
-    For each row of samples. Quarters of a few pixels do not count; of a region with fewer than two others nothing can
-    be said, and it is 0.
-    """
-    whole = correlations(ones, others)
-    right, below = points.x > points.x.mean(), points.y > points.y.mean()
-    quarters = [np.flatnonzero(across & down) for across in (right, ~right) for down in (below, ~below)]
-    found = [correlations(ones[:, each], others[:, each]) for each in quarters if len(each) >= FEWEST_IN_QUARTER]
-    if len(found) < 2:
-        return [0.0] * len(ones)
-    shares = np.min(found, axis=0) / np.where(whole > 0, whole, np.inf)
-    return [float(share) for share in np.clip(shares, 0, 1)]
-
-
-def compare(picture: FloatArray, points: Points, matrix: Matrix) -> float:
-    """How alike source and copy are in a picture of the canvas."""
-    here = picture[points.y.astype(int), points.x.astype(int)]
-    return correlation(here, sample(picture, *moved(points, matrix)))
-
-
-def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
-    """What is left of samples when a smooth surface is taken from each: two honest objects share nothing there.
-
-    The surface is a polynomial of third degree, of fourth where there are pixels enough: what shape explains. Of too
-    few pixels nothing is left.
-    """
-    degree = 3 if len(points) < 300 else 4
-    lines = [line.astype(np.float64) - centre for line, centre in zip((points.x, points.y), points.middle, strict=True)]
-    lines = [line / max(1.0, float(np.abs(line).max(initial=0.0))) for line in lines]  # else high powers drown the low
-    across, down = (np.vander(line, degree + 1, increasing=True).T for line in lines)
-    terms = np.stack([across[one] * down[other] for one in range(degree + 1) for other in range(degree + 1 - one)])
-    values = np.stack(samples).astype(np.float64)
-    if len(points) < 2 * len(terms):
-        return [np.zeros_like(each) for each in samples]
-    squares = terms @ terms.T
-    squares.flat[:: len(terms) + 1] += 1e-9 * np.trace(squares)  # a region one pixel high has no slope down
-    values -= np.linalg.solve(squares, terms @ values.T).T @ terms
-    return list(values.astype(np.float32))
-
-
-def find_rival(canvas: Canvas, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
-    """How alike the source's grain is to other places around the copy: in a texture that repeats, as alike as there.
-
-    The middle of the source, at most `most` pixels wide, is laid on every place around the copy but the copy itself.
-    """
-    import cv2
-
-    height, width = (min(most, side) for side in patch.mask.shape)
-    x, y = patch.centre
-    back = cv2.invertAffineTransform(np.asarray(matrix, np.float64))
-    middle = matrix[:, :2] @ np.array([x, y]) + matrix[:, 2]
-    scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
-    half = (max(4, int(0.5 * scale * height)), max(4, int(0.5 * scale * width)))
-    # twice the object's size: an object is often half a period of what repeats
-    reach = (half[0] + max(12, 4 * half[0]), half[1] + max(12, 4 * half[1]))
-    window = _grid(middle, reach)
-    around = cv2.remap(canvas.grain, *window, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
-    small = _grid(middle, half)
-    source = (
-        (back[0, 0] * small[0] + back[0, 1] * small[1] + back[0, 2]).astype(np.float32),
-        (back[1, 0] * small[0] + back[1, 1] * small[1] + back[1, 2]).astype(np.float32),
-    )
-    template = cv2.remap(canvas.grain, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
-    if template.std() < 1e-3 or around.std() < 1e-3:
-        return 1.0
-    table = np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED))
-    row, column = table.shape[0] // 2, table.shape[1] // 2
-    across, down = round(x - float(middle[0])), round(y - float(middle[1]))
-    for here, there, near in ((row, column, max(3, min(half) // 4)), (row + down, column + across, max(half))):
-        rows, columns = (slice(max(0, place - near), max(0, place + near + 1)) for place in (here, there))
-        table[rows, columns] = -1  # the copy itself, and the source if it lies near
-    return float(np.clip(np.nan_to_num(table, nan=0.0, posinf=0.0, neginf=0.0).max(), -1, 1))
-
-
-def _grid(middle: npt.NDArray[np.float64], half: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-    rows = np.arange(-half[0], half[0] + 1, dtype=np.float32) + np.float32(middle[1])
-    columns = np.arange(-half[1], half[1] + 1, dtype=np.float32) + np.float32(middle[0])
-    x, y = np.meshgrid(columns, rows)
-    return x.astype(np.float32), y.astype(np.float32)

@@ -13,7 +13,7 @@ from handlens.challenges.forgery.detect.decision import fisher
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
 from handlens.challenges.forgery.detect.laying import covering, overlap_of, transform_of, zoomed
 from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay
-from handlens.challenges.forgery.detect.verify import align, interior, landing_free, thinned
+from handlens.challenges.forgery.detect.verify import align, shared_interior, thinned
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 
@@ -146,7 +146,7 @@ class Level:
         region = overlap_of(self.canvas.shape, panels[one], panels[other], matrix)
         if region is None:
             return None
-        points = thinned(landing_free(interior(region, blocked), matrix, blocked), self.zooming.points)
+        points = thinned(shared_interior(region, matrix, blocked), self.zooming.points)
         if len(points) < self.zooming.fewest:
             return None
         matrix, likeness = align(self.canvas, points, matrix)
