@@ -36,6 +36,7 @@ from handlens.challenges.forgery.detect import (
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, describe
 from handlens.challenges.forgery.detect.evidence import measure
+from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.verify import interior
 
 DETECTOR = Detector(decision=PLAIN)
@@ -313,6 +314,28 @@ def test_what_only_letters_and_lines_can_be_is_no_evidence():
     for match in found:
         assert measure(canvas, interior(match.source), match.matrix)["busy"] > DRAWN
     assert Detector(decision=PLAIN, objects=None).match(canvas, Clock(9)) == []
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0, True), (40, False)])
+def test_a_plate_that_fits_beside_its_copy_as_well_is_no_copy(step, kept):
+    """Two photographs of wells, or of wells with one thing among them that is there once."""
+    rows, columns = np.indices((260, 440))
+    wells = (
+        40 * np.cos(2 * np.pi * rows / 40) * np.cos(2 * np.pi * columns / 40) if step else texture(4, (260, 440)) - 128
+    )
+    picture = 120 + wells + np.random.default_rng(1).normal(0, 6, (260, 440))
+    there = (slice(80, 180), slice(280, 380))
+    picture[there] = 120 + wells[80:180, 40:140] + np.random.default_rng(2).normal(0, 6, (100, 100))
+    whole = Patch(80, 40, np.ones((100, 100), bool))
+    match = Match(whole, Patch(80, 280, whole.mask), similarity(to=(240, 0)), "panels", {})
+
+    class Found:
+        def find(self, canvas, clock):
+            return [match]
+
+    tiers = dict.fromkeys(("keypoints", "blots", "shifts", "objects"))
+    found = Detector(decision=PLAIN, reuse=Found(), **tiers).match(canvas_of(picture), Clock(9))
+    assert bool(found) == kept
 
 
 def test_an_arrow_on_a_copy_does_not_spoil_its_evidence():

@@ -287,35 +287,35 @@ def test_flat_samples_are_like_nothing():
 def test_a_texture_that_repeats_has_rivals():
     rows, columns = np.indices(SHAPE)
     picture = 128 + 50 * np.sin(columns / 1.5) * np.sin(rows / 1.5) + texture(1, SHAPE, contrast=3, level=0)
-    rival = find_rival(canvas_of(picture), as_patch(disc()), similarity(around=SOURCE, to=TARGET))
+    rival = find_rival(canvas_of(picture).grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET))
     assert rival > 0.8
 
 
 @pytest.mark.parametrize("turn", [0, 50])
 def test_a_copy_of_unique_texture_has_none(turn):
     canvas, mask, matrix = with_copy(turn=turn)
-    assert find_rival(canvas, as_patch(mask), matrix) < 0.5
+    assert find_rival(canvas.grain, as_patch(mask), matrix) < 0.5
 
 
 def test_the_source_is_no_rival_of_its_own_copy():
     mask = disc(16)
     forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 140), gain=1.0)
-    assert find_rival(canvas_of(forged), as_patch(mask), matrix) < 0.7
+    assert find_rival(canvas_of(forged).grain, as_patch(mask), matrix) < 0.7
 
 
 @pytest.mark.parametrize("away", [34, 50, 70])
 def test_a_source_near_its_copy_is_ignored_but_a_third_one_is_not(away):
     mask = painted(box(84, 74, 33, 33), SHAPE)
     forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 90 + away), gain=1.0)
-    alone = find_rival(canvas_of(forged), as_patch(mask), matrix)
+    alone = find_rival(canvas_of(forged).grain, as_patch(mask), matrix)
     again, _, _ = paste(forged, mask, (145, 90 + away), gain=1.0)
     assert alone < 0.6
-    assert find_rival(canvas_of(again), as_patch(mask), matrix) > 0.9
+    assert find_rival(canvas_of(again).grain, as_patch(mask), matrix) > 0.9
 
 
 def test_where_nothing_can_be_seen_everything_is_a_rival():
     canvas = canvas_of(np.full(SHAPE, 128))
-    assert find_rival(canvas, as_patch(disc()), similarity(around=SOURCE, to=TARGET)) == 1
+    assert find_rival(canvas.grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET)) == 1
 
 
 # --- points ---------------------------------------------------------------------------------------------------------

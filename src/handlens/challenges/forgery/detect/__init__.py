@@ -151,9 +151,20 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
         for number in np.argsort(-values, kind="stable")[:MOST_JUDGED]:
             match = some[number]
             more = {"crowd": usual, "peers": float(peers[number]), "choices": float(len(some))}
-            more["rival"] = find_rival(canvas, match.source, match.matrix)
-            if more["rival"] < (PERIODIC_PANEL if tier == "panels" else PERIODIC) and peers[number] <= MOST_PEERS:
+            more["rival"] = find_rival(canvas.grain, match.source, match.matrix)
+            alone = more["rival"] < (PERIODIC_PANEL if tier == "panels" else PERIODIC) and not _repeats(canvas, match)
+            if alone and peers[number] <= MOST_PEERS:
                 yield replace(match, evidence=match.evidence | more)
+
+
+def _repeats(canvas: Canvas, match: Match) -> bool:
+    """Whether a region fits beside its copy better than there: a plate, an array, a blot without anything of its own.
+
+    Objects are not asked: another nucleus is smooth too.
+    """
+    if match.tier not in ("panels", "key points"):
+        return False
+    return find_rival(canvas.weave, match.source, match.matrix) >= match.evidence.get("weave", 1.0)
 
 
 def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

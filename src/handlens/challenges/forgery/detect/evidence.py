@@ -149,8 +149,8 @@ def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
     return list(values.astype(np.float32))
 
 
-def find_rival(canvas: Canvas, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
-    """How alike the source's grain is to other places around the copy: in a texture that repeats, as alike as there.
+def find_rival(picture: FloatArray, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
+    """How alike the source is, in grain or weave, to other places around the copy: what repeats is as alike as there.
 
     The middle of the source, at most `most` pixels wide, is laid on every place around the copy but the copy itself.
     """
@@ -165,13 +165,13 @@ def find_rival(canvas: Canvas, patch: Patch, matrix: Matrix, *, most: int = 64) 
     # twice the object's size: an object is often half a period of what repeats
     reach = (half[0] + max(12, 4 * half[0]), half[1] + max(12, 4 * half[1]))
     window = _grid(middle, reach)
-    around = cv2.remap(canvas.grain, *window, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
+    around = cv2.remap(picture, *window, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     small = _grid(middle, half)
     source = (
         (back[0, 0] * small[0] + back[0, 1] * small[1] + back[0, 2]).astype(np.float32),
         (back[1, 0] * small[0] + back[1, 1] * small[1] + back[1, 2]).astype(np.float32),
     )
-    template = cv2.remap(canvas.grain, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
+    template = cv2.remap(picture, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     if template.std() < 1e-3 or around.std() < 1e-3:
         return 1.0
     table = np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED))

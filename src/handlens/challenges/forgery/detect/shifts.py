@@ -102,7 +102,7 @@ class ShiftTier:
         source, _, matrix = found
         points = shared_interior(source, matrix, canvas.blocked)
         own = compare(canvas.grain, points, matrix)
-        return fisher(own) > self.lead * fisher(find_rival(canvas, source, matrix))
+        return fisher(own) > self.lead * fisher(find_rival(canvas.grain, source, matrix))
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:
         """Peaks of one panel whose grain agrees somewhere."""
