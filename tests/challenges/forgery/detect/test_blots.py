@@ -91,6 +91,15 @@ def test_odd_pictures_have_none(picture):
     assert find(picture) == []
 
 
+def test_bands_with_no_room_for_a_square_of_the_grid_have_none():
+    tier = BlotTier()
+    texture, free = np.zeros((60, 60), np.float32), np.zeros((60, 60), bool)
+    free[7 : 7 + tier.side, 7 : 7 + tier.side] = True  # one square alone, beside the grid
+    assert 7 % tier.stride
+    assert list(tier._alike(texture, free, Clock(60.0))) == []
+    assert list(tier._alike(texture, np.zeros_like(free), Clock(60.0))) == []
+
+
 def test_without_time_nothing_is_found_and_said_so():
     clock = Clock(0.0)
     assert BlotTier().find(canvas_of(blot()), clock) == []

@@ -108,9 +108,11 @@ class BlotTier:
         all_of_them = np.lib.stride_tricks.sliding_window_view(texture, (self.side, self.side))
         usable = _usable(free, self.side)
         rows, columns = np.nonzero(usable)
+        chosen = (rows % self.stride == 0) & (columns % self.stride == 0)
+        if not chosen.any():
+            return
         basis = _components(all_of_them[rows, columns], self.features)
         everywhere = _described(all_of_them, rows, columns, basis)
-        chosen = (rows % self.stride == 0) & (columns % self.stride == 0)
         grid = np.stack([rows[chosen], columns[chosen]], axis=1)
         squares = all_of_them[grid[:, 0], grid[:, 1]]
         for turn in UPRIGHT:
