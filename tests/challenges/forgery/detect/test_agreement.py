@@ -53,9 +53,9 @@ def test_bare_ground_that_was_copied_belongs_to_the_region():
     forged, copy, matrix = paste(picture, ellipse(), (130, 290), gain=1.0)
     source, found, _ = grown(forged, matrix, [(100, 120), (95, 118), (104, 125)])
     assert f1(painted(source, SHAPE) | painted(found, SHAPE), ellipse() | copy) > 0.85
-    honest, _, _ = paste(picture, inner, (130, 290), gain=1.0)  # here the object alone was copied
+    honest, copy, _ = paste(picture, inner, (130, 290), gain=1.0)  # here the object alone was copied
     source, found, _ = grown(honest, matrix, [(100, 120), (95, 118), (104, 125)])
-    assert painted(found, SHAPE).sum() < 2 * inner.sum()
+    assert f1(painted(found, SHAPE), copy) > 0.95  # its own grain says nothing about the ground around it
 
 
 def discs(*middles, radius=10):

@@ -16,6 +16,9 @@ from handlens.challenges.forgery.detect.verify import FEWEST, align, shared_inte
 GROUND = 2.0
 """How much larger than the objects in it a region is at least of which the ground agrees as well."""
 
+FEWEST_GROUND = 0.15
+"""Least share of a window that must be ground for its grain to be told."""
+
 SEVERAL, SPECK, REACH = 3, 30, 1.2
 """Fewest objects that agree from which the ground between them was copied too, fewest pixels of each, and how far
 around them the region goes at most, in radii of an object."""
@@ -99,8 +102,8 @@ class Agreement:
             shown &= here & moved
             either &= here | moved
         same = (apart < most) & free
-        inside = _opened(_closed(same & (shown | self._alike_grain(canvas, matrix, free, seed))))
-        exact = parts_holding(inside, _places(seed & inside))
+        inside = _opened(_closed(same & (shown | self._alike_grain(canvas, matrix, free & ~shown, seed))))
+        exact = _wider(parts_holding(inside, _places(seed & inside))) & free
         objects = _opened(_closed(same & shown))
         if exact.sum() < GROUND * (exact & objects).sum():  # else the ground speaks for itself
             whole = surroundings(objects, _opened(free & either & ~same), _places(seed & objects))
@@ -108,19 +111,26 @@ class Agreement:
                 yield whole & free
         yield exact
 
-    def _alike_grain(self, canvas: Canvas, matrix: Matrix, free: BoolArray, seed: BoolArray) -> BoolArray:
-        """Where the grain agrees more than it does by chance in this figure, far from the region."""
+    def _alike_grain(self, canvas: Canvas, matrix: Matrix, ground: BoolArray, seed: BoolArray) -> BoolArray:
+        """Where the grain of the ground agrees more than it does by chance in this figure, far from the region.
+
+        Objects are left out: a copied one would speak for the ground around it.
+        """
         import cv2
 
+        window = (self.grain_window, self.grain_window)
         warped, _ = _warped(canvas, canvas.grain, matrix)
-        both = even(canvas.grain) * even(warped)
-        likeness = np.asarray(cv2.blur(both, (self.grain_window, self.grain_window)), np.float32)
-        likeness[~free] = 0
+        both = np.where(ground, even(canvas.grain) * even(warped), 0).astype(np.float32)
+        share = cv2.blur(ground.astype(np.float32), window)
+        likeness = np.where(share > FEWEST_GROUND, cv2.blur(both, window) / np.maximum(share, FEWEST_GROUND), 0)
+        likeness[~ground] = 0
         reach = 2 * int(np.sqrt(seed.sum())) + 1
-        elsewhere = free & (cv2.dilate(seed.astype(np.uint8), np.ones((reach, reach))) == 0)
+        elsewhere = ground & (cv2.dilate(seed.astype(np.uint8), np.ones((reach, reach))) == 0)
         chance = float(np.quantile(likeness[elsewhere], 0.99)) if elsewhere.sum() > 1000 else 0.0
-        half = 0.5 * float(np.median(likeness[seed]))  # at the rim half of the window is copied
-        return likeness > max(self.grain_pixel, chance, half)
+        inside = seed & ground
+        usual = float(np.median(likeness[inside])) if inside.any() else 2.0
+        half = 0.5 * usual  # at the rim half of the window is copied
+        return np.asarray(likeness > max(self.grain_pixel, chance, half))
 
 
 def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatArray, BoolArray]:
@@ -182,6 +192,14 @@ def _closed(mask: BoolArray) -> BoolArray:
 
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, disc) > 0)
+
+
+def _wider(mask: BoolArray) -> BoolArray:
+    """The mask and the pixels beside it: at its edge a copy is mixed with what it lies on, so that it agrees less."""
+    import cv2
+
+    cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), cross) > 0)
 
 
 def _opened(mask: BoolArray) -> BoolArray:
