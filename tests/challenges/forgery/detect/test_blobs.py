@@ -21,6 +21,14 @@ def test_every_nucleus_is_cut_out(bright_ground):
     assert min(best(blobs, mask) for mask in masks) > 0.85
 
 
+@pytest.mark.parametrize(("radius", "kept"), [(24, True), (45, False)])
+def test_in_a_small_panel_an_object_may_be_a_large_part_of_it(radius, kept):
+    mask = cv2.circle(np.zeros((120, 160), np.uint8), (70, 60), radius, 1, cv2.FILLED) > 0
+    picture = cv2.GaussianBlur(mask * np.float32(150), (0, 0), 1) + texture(1, (120, 160), contrast=5, level=20)
+    found = [f1(painted(blob.patch, mask.shape), mask) > 0.85 for blob in Cutting().find(canvas_of(picture))]
+    assert any(found) == kept
+
+
 def test_two_that_touch_are_parted():
     masks = [cv2.circle(np.zeros(SHAPE, np.uint8), (x, 100), 16, 1, cv2.FILLED) > 0 for x in (100, 132)]
     picture = cv2.GaussianBlur(np.any(masks, axis=0) * np.float32(150), (0, 0), 1) + texture(

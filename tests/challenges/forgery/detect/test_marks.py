@@ -139,6 +139,23 @@ def test_thin_arrows_on_a_dim_picture_are_marked_and_its_cells_are_not(quality):
     assert found[np.any(cells, axis=0)].mean() < 0.1
 
 
+@pytest.mark.parametrize("other", ["letter", "yellow"])
+def test_what_else_is_drawn_does_not_hide_a_thin_arrow(other):
+    """Neither a small letter in the corner nor an arrow of another colour makes a dim picture bright."""
+    picture = np.rint(0.2 * nuclei(2)[0][:120, :120]).astype(np.uint8)
+    before = picture.copy()
+    cv2.arrowedLine(picture, (76, 93), (85, 100), 255, 1, cv2.LINE_AA, tipLength=0.5)
+    ink = cv2.absdiff(picture, before) > 120
+    colour = np.repeat(picture[:, :, None], 3, axis=2)
+    if other == "letter":
+        cv2.putText(colour, "E", (4, 12), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (255, 255, 255), 1)
+    else:
+        cv2.arrowedLine(colour, (20, 20), (40, 40), (255, 255, 0), 3)
+    found = marks_of(colour @ np.array([0.299, 0.587, 0.114]), colour)
+    assert found[ink].mean() > 0.95
+    assert found.mean() < 0.2
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_small_bright_cells_on_a_dark_ground_are_no_marks(seed):
     random = np.random.default_rng(seed)

@@ -44,6 +44,8 @@ class Cutting:
     """Fewest pixels of an object: below, chance alone makes two of them alike."""
     largest: float = 0.05
     """Most of a panel that an object can be: larger copies have key points enough."""
+    modest: tuple[int, float] = (2_500, 0.2)
+    """Pixels up to which an object may be more than that: they are too few for key points; and then the most of it."""
     widest: float = 90.0
     """Largest radius in pixels; larger copies have key points enough."""
     most: int = 800
@@ -60,7 +62,8 @@ class Cutting:
             known: dict[tuple[int, int], list[Blob]] = {}
             kept: list[Blob] = []
             grey = raised(canvas, number)[panel.window]
-            largest = min(int(self.largest * grey.size), int(np.pi * self.widest**2))
+            modest = min(self.modest[0], self.modest[1] * grey.size)
+            largest = int(min(max(self.largest * grey.size, modest), np.pi * self.widest**2))
             for foreground in _foregrounds(grey):
                 for blob in _parts(foreground, (panel.top, panel.left), self.smallest, largest):
                     if canvas.is_free(blob.patch) and not _known(blob, known) and not is_cut(canvas.grey, blob.patch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,14 @@ PURE = 228
 HARD = 90
 """Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not."""
 
+FILLED = 0.55
+"""Share of a stroke's pixels that are as bright as its brightest from which its inside has no edge: it is thick."""
+
 RIM = 2
 """Pixels along the border of a panel that may be a frame, or mixed with the gutter."""
+
+HALO = 2
+"""Pixels around a mark that are mixed with it, at least: smoothing and JPEG spread it."""
 
 COLOURFUL, DARK_PANEL = 150, 128
 """Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
@@ -38,7 +43,7 @@ level from which a pixel is light, and the most of a panel that arrows and lette
 LINE, LINE_STEP = (32, 0.2), 28
 """Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart."""
 
-DIM, SPARE = 110, 0.999
+DIM, SPARE = 110, 0.998
 """Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn."""
 
 MOST_STROKES = 400
@@ -102,17 +107,17 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
             continue
         part, found = grey[panel.window], marks[panel.window]
         around = cv2.medianBlur(np.clip(part, 0, 255).astype(np.uint8), 21).astype(np.float32)
+        found |= _paper(part) | _lines(part)
+        if colour.ndim == 3 and colour.dtype == np.uint8:
+            found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
         for bright, ink in (
             (part, (part > BRIGHT_INK) & (part - around > CONTRAST)),
             (255 - part, (part < DARK_INK) & (around - part > CONTRAST)),
         ):
             strokes = list(_strokes(bright, ink))
-            for stroke in chain(_drawn(strokes, part.shape), _alone(bright, strokes)):
+            for stroke in [*_drawn(strokes, part.shape), *_alone(bright, strokes, found)]:
                 found[stroke.room(part.shape)] = True
-        found |= _paper(part) | _lines(part)
-        if colour.ndim == 3 and colour.dtype == np.uint8:
-            found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
-        reach = max(1, min(panel.shape) // 150)
+        reach = max(HALO, min(panel.shape) // 150)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
         found[:] = cv2.dilate(found.astype(np.uint8), disc) > 0
         if panel.shape != grey.shape:
@@ -136,7 +141,7 @@ def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
         own = parts[window] == number
         levels = bright[window][own]
         even, pure = float((levels > levels.max() - 16).mean()), bool(np.percentile(levels, 85) > PURE)
-        rim = own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > 0.8 else own
+        rim = own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > FILLED else own
         if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
             inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
             yield Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max()))
@@ -156,14 +161,15 @@ def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
             yield stroke
 
 
-def _alone(bright: FloatArray, strokes: list[Stroke]) -> list[Stroke]:
+def _alone(bright: FloatArray, strokes: list[Stroke], found: BoolArray) -> list[Stroke]:
     """Thin strokes far from the level of everything else: arrows on a dim picture, of which each pixel is half ink.
 
-    `bright` is the picture, or for black ink its negative.
+    `bright` is the picture, or for black ink its negative; `found` are marks that are known already. Other strokes with
+    hard edges, such as a letter in the corner, do not make the picture any less dim.
     """
     thin = [stroke for stroke in strokes if stroke.is_thin]
-    rest = np.ones(bright.shape, np.bool_)
-    for stroke in thin:
+    rest = ~found
+    for stroke in strokes:
         rest[stroke.room(bright.shape)] = False
     if not thin or not rest.any() or float(np.quantile(bright[rest], SPARE)) >= DIM:
         return []
