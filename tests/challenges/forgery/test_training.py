@@ -13,6 +13,7 @@ from handlens.challenges.forgery.training import (
     FEWEST_AUTHENTIC,
     Example,
     _calibrate,
+    _strictness,
     fit,
     fit_curves,
     score_one,
@@ -221,6 +222,17 @@ def test_hardly_an_authentic_figure_is_called_forged():
     assert decision.least == decision.strict
     assert numbers["false alarms"] <= ALARMS
     assert numbers["forged figures answered"] > 0.3
+
+
+def test_easy_twins_do_not_make_up_for_hard_look_alikes():
+    """So many twins that the share of all would allow every look-alike an alarm."""
+    decision = Decision({}, worth=0.8)
+    easy, hard = np.full(5 * FEWEST_AUTHENTIC, 0.1), np.linspace(0.1, 0.9, FEWEST_AUTHENTIC)
+    surest, has_twin = np.concatenate([easy, hard]), np.repeat([True, False], [len(easy), len(hard)])
+    assert (hard > _strictness(decision, surest, has_twin)).mean() <= ALARMS
+    assert (hard > _strictness(decision, surest, np.ones_like(has_twin))).mean() > 3 * ALARMS
+    few = np.arange(len(surest)) % 2 == 0  # too few without a twin to tell
+    assert _strictness(decision, surest[:150], few[:150]) == pytest.approx(0.1)
 
 
 def test_of_few_authentic_figures_a_share_cannot_be_told():

@@ -30,6 +30,7 @@ from handlens.challenges.forgery.detect import (
     SURE,
     WORTH_A_LOOK,
     Detector,
+    _repeats,
     decide,
     judge,
 )
@@ -275,7 +276,7 @@ class Pairs:
 
     def __init__(self, count):
         places = [(30 * (number // 2), 60 * (number % 2)) for number in range(count)]
-        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5}
+        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5, "calm": 0.0, "slow": 0.5, "weave": 0.0, "loose": 0.5}
         self.found = [match_of(box(y, x, 20, 20), box(y, x + 150, 20, 20), **facts) for y, x in places]
 
     def find(self, _canvas, _clock):
@@ -294,7 +295,7 @@ class Copies:
 
     def find(self, _canvas, _clock):
         places = [box(10 + 60 * number, 40, 20, 20) for number in range(4)]
-        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5}
+        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5, "calm": 0.0, "slow": 0.5, "weave": 0.0, "loose": 0.5}
         return [match_of(one, other, **facts) for one, other in itertools.combinations(places, 2)]
 
 
@@ -336,6 +337,17 @@ def test_a_plate_that_fits_beside_its_copy_as_well_is_no_copy(step, kept):
     tiers = dict.fromkeys(("keypoints", "blots", "shifts", "objects"))
     found = Detector(decision=PLAIN, reuse=Found(), **tiers).match(canvas_of(picture), Clock(9))
     assert bool(found) == kept
+
+
+@pytest.mark.parametrize(("wells", "weave", "repeats"), [(0, 0.1, False), (40, 0.1, True), (40, 0.999, False)])
+def test_what_fits_nowhere_does_not_repeat(wells, weave, repeats):
+    """Under much noise a copy fits on its source no better than beside it, which says nothing."""
+    rows, columns = np.indices((260, 440))
+    picture = 120 + wells * np.cos(2 * np.pi * rows / 40) * np.cos(2 * np.pi * columns / 40)
+    picture += np.random.default_rng(1).normal(0, 6, picture.shape)
+    whole = Patch(80, 40, np.ones((100, 100), bool))
+    match = Match(whole, Patch(80, 280, whole.mask), similarity(to=(240, 0)), "panels", {"weave": weave})
+    assert _repeats(canvas_of(picture), match) == repeats
 
 
 def test_an_arrow_on_a_copy_does_not_spoil_its_evidence():

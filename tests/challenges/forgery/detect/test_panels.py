@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import nuclei, texture
 
-from handlens.challenges.forgery.detect.panels import Splitting
+from handlens.challenges.forgery.detect.panels import Splitting, _is_thin
 
 
 def compound(heights, widths, gutter, paper, *, margin=0, levels=(90, 150)):
@@ -200,6 +200,17 @@ def test_a_line_of_words_is_no_picture():
     cv2.putText(figure, "Figure 1. Cells at day 3", (8, 240), cv2.FONT_HERSHEY_SIMPLEX, 0.9, 0, 2)
     pictures = [panel for panel in split(figure) if panel.kind == "picture"]
     assert places(pictures) == [(0, 0, 200, 400)]
+
+
+def test_words_stay_words_when_they_are_blurred_and_cells_on_white_do_not_become_words():
+    figure = np.full((300, 620), 255, np.uint8)
+    figure[:, :300] = np.clip(nuclei(1)[0], 0, 255)
+    for row in range(8):
+        cv2.putText(figure, "siRNA vehicle control", (330, 30 + 36 * row), cv2.FONT_HERSHEY_SIMPLEX, 0.7, 60, 2)
+    figure = cv2.GaussianBlur(figure, (0, 0), 1.3)
+    assert {panel.kind for panel in split(figure) if panel.left > 310} <= {"plot", "text"}
+    assert {panel.kind for panel in split(figure) if panel.left < 290} == {"picture"}
+    assert not _is_thin(np.where(nuclei(1)[0] > 60, np.clip(nuclei(1)[0], 0, 240), 255).astype(np.uint8))
 
 
 def test_paper_between_a_pale_picture_and_a_plot_is_a_gutter():

@@ -7,8 +7,10 @@ from detector_pictures import as_patch, box, canvas_of, centre, moved, painted, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handlens.challenges.forgery.detect.canvas import prepare
 from handlens.challenges.forgery.detect.evidence import bend, correlations, find_rival, measure, without_shape
 from handlens.challenges.forgery.detect.findings import Patch
+from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.verify import (
     MOST_POINTS,
     TWO_LEVELS,
@@ -131,6 +133,18 @@ def test_the_next_section_of_a_tissue_is_bent():
     picture[target] = section[target]
     found = bend(canvas_of(picture), points_of(disc(radius=30)), similarity(around=SOURCE, to=TARGET))
     assert 0.7 < found < 2.5
+
+
+@pytest.mark.parametrize(
+    ("levels", "stored", "white"), [(20.0, np.uint8, 200), (0.6, np.uint8, 200), (40.0, np.uint16, 3000)]
+)
+def test_the_depth_counts_grey_levels_of_the_file(levels, stored, white):
+    """A panel is stretched to all of its range: one level of the file may be eighty then."""
+    noise = np.random.default_rng(3).normal(0.5 * white, levels, SHAPE)
+    noise[:30] = white * (np.arange(SHAPE[1]) % 80 < 40)  # something bright, so that the ground is not all there is
+    canvas = prepare(np.rint(noise).astype(stored), side=1600, enlargement=1.0, splitting=Splitting())
+    found = measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["depth"]
+    assert found == pytest.approx(np.hypot(levels, 0.3), rel=0.1)  # rounding adds a little
 
 
 def test_elsewhere_nothing_is_alike():

@@ -13,6 +13,7 @@ from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.canvas import Canvas, prepare
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
+from handlens.challenges.forgery.detect.drift import with_drift
 from handlens.challenges.forgery.detect.evidence import find_rival, measure
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
 from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
@@ -39,6 +40,10 @@ MOST_REGIONS = 5
 DRAWN = 36.0
 """Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
 
+SHALLOW, FEW_SHALLOW = 1.5, 1_500
+"""Grey levels of the file over which pixels spread, and how many pixels, below which they prove nothing: on black
+ground JPEG leaves the same few patterns everywhere."""
+
 MOST_JUDGED = 60
 """Matches of one tier that are judged, the most alike ones."""
 
@@ -47,6 +52,9 @@ PERIODIC = 0.8
 
 PERIODIC_PANEL = 0.65
 """The same for a whole panel, of which only the middle is compared: plates and arrays fit at many places."""
+
+FITTING = 0.5
+"""Likeness from which a region fits anywhere at all: under much noise a copy does not even fit on its source."""
 
 MOST_PEERS = 12
 """Most other pairs that prove about as much as a copy does: where there are more, the figure repeats by nature."""
@@ -109,7 +117,7 @@ class Detector:
         for tier in (self.reuse, self.keypoints, self.blots, self.shifts, self.objects):
             if tier is not None:
                 found += tier.find(canvas, clock)
-        return list(_with_evidence(canvas, found))
+        return with_drift(list(_with_evidence(canvas, found)))
 
 
 def judge(matches: Sequence[Match], decision: Decision) -> list[Match]:
@@ -141,7 +149,8 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
         if "detail" not in evidence:
             points = shared_interior(match.source, match.matrix, canvas.blocked)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
-        if evidence.get("busy", np.inf) <= DRAWN:
+        shallow = evidence.get("depth", np.inf) < SHALLOW and match.source.area < FEW_SHALLOW
+        if evidence.get("busy", np.inf) <= DRAWN and not shallow:
             measured.append(replace(match, evidence=evidence))
     for tier in sorted({match.tier for match in measured}):
         some = [match for match in measured if match.tier == tier]
@@ -164,7 +173,7 @@ def _repeats(canvas: Canvas, match: Match) -> bool:
     """
     if match.tier not in ("panels", "key points"):
         return False
-    return find_rival(canvas.weave, match.source, match.matrix) >= match.evidence.get("weave", 1.0)
+    return find_rival(canvas.weave, match.source, match.matrix) >= max(match.evidence.get("weave", 1.0), FITTING)
 
 
 def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

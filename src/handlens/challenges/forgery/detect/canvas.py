@@ -39,6 +39,7 @@ FLATTEST = 2.0
 class Canvas:
     """`grey` from 0 to 255 with its `grain`, `noise`, slopes, `calm` (without noise) and `weave` (coarser than grain).
 
+    `stored` is the figure's own grey, in the levels of its file: stretching shows noise, but adds nothing to it.
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
     are all their neighbours. `factor` is canvas pixels for one figure pixel.
     """
@@ -50,6 +51,7 @@ class Canvas:
     down: FloatArray
     calm: FloatArray
     weave: FloatArray
+    stored: FloatArray
     blocked: BoolArray
     saturated: BoolArray
     panels: tuple[Panel, ...]
@@ -98,12 +100,12 @@ class Canvas:
         import cv2
 
         factor = max(factor, 1 / min(self.shape))
-        grey, blocked, saturated = (
+        grey, stored, blocked, saturated = (
             np.asarray(
                 cv2.resize(each.astype(np.float32), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA),
                 np.float32,
             )
-            for each in (self.grey, self.blocked, self.saturated)
+            for each in (self.grey, self.stored, self.blocked, self.saturated)
         )
         panels = tuple(
             Panel(
@@ -115,7 +117,7 @@ class Canvas:
             )
             for panel in self.panels
         )
-        return Canvas(grey, *_derived(grey), blocked > MARKED, saturated > MARKED, panels, self.shape, factor)
+        return Canvas(grey, *_derived(grey), stored, blocked > MARKED, saturated > MARKED, panels, self.shape, factor)
 
 
 def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Splitting) -> Canvas:
@@ -125,12 +127,15 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Spli
     factor = 1.0 if 0.8 < factor < 1 else factor  # resampling would cost more grain than it saves time
     colour = _resized(picture, factor)
     white = 255.0 if picture.dtype == np.uint8 else 65535.0
-    grey = _to_grey(colour) * np.float32(255 / white)
+    stored = _to_grey(colour)
+    grey = stored * np.float32(255 / white)
     panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
-    return _levelled(grey, find_marks(grey, colour, panels), panels, shape, factor)
+    levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
+    saturated = _all_above(grey, WHITEST) | _all_above(levelled, BRIGHTEST - 1)
+    return Canvas(levelled, *_derived(levelled), stored, blocked, saturated, panels, shape, factor)
 
 
-def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], figure: Shape, factor: float) -> Canvas:
+def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> tuple[FloatArray, BoolArray]:
     """Stretch each picture to its own range; everything outside the pictures is blocked."""
     blocked = np.ones(grey.shape, np.bool_)
     levelled = np.zeros_like(grey)
@@ -142,8 +147,7 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...], fig
             continue
         blocked[panel.window] = mark
         levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), DARKEST, BRIGHTEST)
-    saturated = _all_above(grey, WHITEST) | _all_above(levelled, BRIGHTEST - 1)
-    return Canvas(levelled, *_derived(levelled), blocked, saturated, panels, figure, factor)
+    return levelled, blocked
 
 
 def _derived(grey: FloatArray) -> Derived:

@@ -97,10 +97,14 @@ def shipped() -> Decision:
 
 MEASURED = (
     *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even"),
-    *("bend", "pixels", "inliers"),
-    *("rival", "crowd", "peers", "choices", "standing", "weight"),
+    *("bend", "depth", "pixels", "inliers"),
+    *("rival", "crowd", "peers", "choices", "standing", "drift", "weight"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
+
+
+DEPTHS = (0.3, 4.0)
+"""Grey levels of the file that pixels spread over, between which it matters how many: one is nothing, four are much."""
 
 
 def describe(match: Match) -> dict[str, float]:
@@ -118,6 +122,7 @@ def describe(match: Match) -> dict[str, float]:
         "weave": weave,
         "even": found["even"],
         "bend": float(np.log(0.05 + found["bend"])),
+        "depth": float(np.log(np.clip(found["depth"], *DEPTHS))),
         "strength": float(np.log1p(max(0.0, detail) * np.sqrt(pixels))),
         "proof": float(np.log1p(_proof(detail, pixels, found["smooth"]))),
         "grain proof": float(np.log1p(_proof(grain, pixels, found["coarse"]))),
@@ -129,6 +134,7 @@ def describe(match: Match) -> dict[str, float]:
         "peers": float(np.log1p(found["peers"])),
         "choices": float(np.log1p(found["choices"])),
         "standing": found["standing"],
+        "drift": float(np.log1p(found["drift"])),
         "advantage": grain - fisher(found["rival"]),
         "inliers": float(np.log1p(found["inliers"])),
         "weight": float(np.log1p(found["weight"])),
@@ -136,10 +142,10 @@ def describe(match: Match) -> dict[str, float]:
 
 
 def proof(evidence: Mapping[str, float]) -> float:
-    """How far detail and grain together are from chance, in deviations."""
+    """How far detail, grain, and both as a blur leaves them, are from chance together, in deviations."""
     pixels = max(evidence["pixels"], 4.0)
-    detail = _proof(fisher(evidence["detail"]), pixels, evidence["smooth"])
-    return detail + _proof(fisher(evidence["grain"]), pixels, evidence["coarse"])
+    pairs = (("detail", "smooth"), ("grain", "coarse"), ("calm", "slow"), ("weave", "loose"))
+    return sum(_proof(fisher(evidence[name]), pixels, evidence[alike]) for name, alike in pairs)
 
 
 def _proof(value: float, pixels: float, alike: float) -> float:
@@ -152,9 +158,9 @@ def _proof(value: float, pixels: float, alike: float) -> float:
 
 
 COMMON = (
-    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "bend"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "bend", "depth"),
     *("strength", "proof", "calm proof", "grain proof", "weave proof", "noise proof"),
-    *("advantage", "choices"),
+    *("advantage", "choices", "drift"),
 )
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
@@ -167,7 +173,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
 """What is known of a match of each tier."""
 
 
-AGAINST = ("peers", "choices", "bend")
+AGAINST = ("peers", "choices", "bend", "drift")
 """What speaks against a copy; everything else speaks for it. The fit must not learn the contrary from a few figures."""
 
 

@@ -34,6 +34,9 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
 
     `bend` is how far its parts would have to be shifted, in pixels: tissue grows and is cut crooked, a copy is not.
 
+    `depth` is how far the pixels spread, in grey levels of the file: on ground of one or two levels JPEG leaves the
+    same few patterns everywhere.
+
     A copy with dark and bright exchanged is as alike as it is unlike: `inverted` is 1 for it.
     """
     rows, columns = points.y.astype(int), points.x.astype(int)
@@ -65,6 +68,7 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
         "slow": float(slow),
         "loose": float(loose),
         "bend": bend(canvas, points, matrix),
+        "depth": float(min(canvas.stored[rows, columns].std(), sample(canvas.stored, x, y).std())),
         "inverted": float(sign < 0),
         "pixels": float(len(points)),
         "busy": float(min(source[2].std(), copy[2].std())),

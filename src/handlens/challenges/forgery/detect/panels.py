@@ -26,6 +26,10 @@ in other lines, what any line may have, and the level of ink. Real pictures have
 others."""
 
 
+WRITTEN, STROKE, THICK = 0.4, 7, 0.1
+"""Least paper of a panel of thin lines, pixels across a stroke that is not thin, and the share of ink in such ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Splitting:
     """Cuts a figure along uniform lines and along edges that run right through, again and again."""
@@ -154,15 +158,25 @@ class Splitting:
     # --- what it shows ------------------------------------------------------------------------------------------
 
     def _name(self, grey: ByteArray, box: Box) -> Panel:
-        """A plot is paper with few shades on it; text is a plot that is a low strip; the rest are pictures."""
+        """A plot is paper with few shades on it, or thin lines; text is a low strip of that; the rest are pictures."""
         top, left, bottom, right = box
         part = grey[top:bottom, left:right]
         shares = np.sort(np.bincount(part.ravel() >> 2, minlength=64))[::-1] / part.size
         paper = float((part >= self.white).mean())
+        few = (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7)
         kind = "picture"
-        if (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7):
+        if few or (paper > WRITTEN and _is_thin(part)):
             kind = "text" if min(part.shape) < 2 * self.smallest else "plot"
         return Panel(top, left, bottom, right, kind)
+
+
+def _is_thin(part: ByteArray) -> bool:
+    """Whether hardly anything dark is left without its thin strokes: then it was written, however blurred it is."""
+    import cv2
+
+    ink = part < (np.percentile(part, 1) + 255) / 2
+    thick = cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE)))
+    return bool(thick.sum() < THICK * ink.sum())
 
 
 def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
