@@ -231,8 +231,10 @@ def test_easy_twins_do_not_make_up_for_hard_look_alikes():
     surest, has_twin = np.concatenate([easy, hard]), np.repeat([True, False], [len(easy), len(hard)])
     assert (hard > _strictness(decision, surest, has_twin)).mean() <= ALARMS
     assert (hard > _strictness(decision, surest, np.ones_like(has_twin))).mean() > 3 * ALARMS
-    few = np.arange(len(surest)) % 2 == 0  # too few without a twin to tell
-    assert _strictness(decision, surest[:150], few[:150]) == pytest.approx(0.1)
+    fewer = len(easy) + FEWEST_AUTHENTIC // 2  # too few without a twin to tell
+    assert _strictness(decision, surest[:fewer], has_twin[:fewer]) == _strictness(
+        decision, surest[:fewer], np.ones(fewer, bool)
+    )
 
 
 def test_of_few_authentic_figures_a_share_cannot_be_told():

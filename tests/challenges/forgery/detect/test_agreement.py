@@ -58,6 +58,16 @@ def test_bare_ground_that_was_copied_belongs_to_the_region():
     assert f1(painted(found, SHAPE), copy) > 0.95  # its own grain says nothing about the ground around it
 
 
+def test_an_arrow_on_the_copy_is_no_hole_in_its_region():
+    forged, copy, matrix = paste(texture(4, SHAPE), ellipse(), (130, 290), gain=1.0)
+    canvas = canvas_of(forged)
+    canvas.blocked[120:140, 280:300] = True
+    places = np.rint([moved(matrix, seed) for seed in [(70, 110), (130, 130), (100, 95)]]).astype(np.int64)
+    _, found, _ = Agreement().grow(canvas, matrix, places)
+    assert painted(found, SHAPE)[120:140, 280:300].all()
+    assert f1(painted(found, SHAPE), copy) > 0.95
+
+
 def discs(*middles, radius=10):
     found = np.zeros(SHAPE, np.uint8)
     for middle in middles:

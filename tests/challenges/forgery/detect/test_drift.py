@@ -1,5 +1,7 @@
 """Drift: parts of one copy agree on its transform, parts of two sections nearly, unrelated copies not at all."""
 
+import time
+
 import numpy as np
 import pytest
 from detector_pictures import similarity
@@ -43,6 +45,25 @@ def test_sections_of_one_tissue_drift(backwards):
 def test_copies_that_have_nothing_to_do_with_each_other_do_not_drift():
     moves = [((300, 20), 0), ((-60, 150), 0), ((301, 22), 40)]  # the last is near, but turned
     assert drifts(*(pair(place, move, turn) for place, (move, turn) in zip(PLACES, moves, strict=True))) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("turn", [0.0, 176.0, 179.0, 180.0])
+@pytest.mark.parametrize("offset", [0, 3, 10])
+def test_the_way_back_is_no_witness(turn, offset):
+    """A mirror image beside its source, or half a turn, is brought back by nearly the same transform."""
+    way = (150, offset)
+    matrix = similarity(turn, mirror=turn == 0, around=(100, 100), to=(100 + way[0], 100 + way[1]))
+    there = pair((100, 100), way)
+    assert drifts(Match(there.source, there.copy, matrix, "objects", {})) == [0]
+
+
+def test_many_matches_are_compared_in_no_time():
+    random = np.random.default_rng(0)
+    places = random.uniform(50, 900, (300, 2))
+    matches = [pair(tuple(place), (1000 + random.uniform(-3, 3), 20)) for place in places]
+    begun = time.process_time()
+    assert min(drifts(*matches)) > 0.5
+    assert time.process_time() - begun < 3.0
 
 
 def test_one_that_quite_agrees_makes_up_for_one_that_nearly_does():

@@ -156,6 +156,19 @@ def test_what_else_is_drawn_does_not_hide_a_thin_arrow(other):
     assert found.mean() < 0.2
 
 
+def test_many_bright_rods_are_what_a_picture_shows():
+    random = np.random.default_rng(0)
+    picture = np.full((300, 400), 15.0, np.float32)
+    for x, y, angle in zip(
+        random.uniform(20, 380, 60), random.uniform(20, 280, 60), random.uniform(0, 3, 60), strict=True
+    ):
+        way = 12 * np.array([np.cos(angle), np.sin(angle)])
+        ends = [tuple(round(each) for each in np.array([x, y]) + side * way) for side in (-1, 1)]
+        cv2.line(picture, ends[0], ends[1], 220.0, 4)
+    picture = cv2.GaussianBlur(picture, (0, 0), 0.5) + random.normal(0, 3, picture.shape)
+    assert marks_of(np.clip(picture, 0, 255)).mean() < 0.1
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_small_bright_cells_on_a_dark_ground_are_no_marks(seed):
     random = np.random.default_rng(seed)

@@ -1,5 +1,6 @@
 """Copies of single objects: found with their transform whatever the turn, and honest look-alikes told apart."""
 
+import cv2
 import numpy as np
 import pytest
 from detector_pictures import (
@@ -66,6 +67,21 @@ def test_a_copied_object_is_found_with_its_transform(turn, scale, mirror):
 def test_honest_objects_have_little_in_common(seed):
     picture, _ = nuclei(seed)
     assert all(match.evidence["detail"] < 0.6 for match in find(stored(picture, noise=1)))
+
+
+def test_an_object_that_is_like_another_but_bent_is_none():
+    """Squares of a ruler, or a nucleus in the next section: alike in everything, but each part a little beside."""
+    picture, masks = nuclei(3)
+    top, left = masks[0].nonzero()[0].min() - 8, masks[0].nonzero()[1].min() - 8
+    part = picture[top : top + 60, left : left + 60].copy()
+    rows, columns = np.indices(part.shape, dtype=np.float32)
+    bent = cv2.remap(part, columns + 1.3 * np.sin(rows / 12), rows + 1.3 * np.cos(columns / 12), cv2.INTER_CUBIC)
+    row, column = FREE
+    picture[row - 30 : row + 30, column - 30 : column + 30] = bent
+    alike = ObjectTier(bent=(9.0, 0)).find(canvas_of(stored(picture)), Clock(60))
+    assert max(match.evidence["weave"] for match in alike) > 0.9
+    assert min(match.evidence["bend"] for match in alike) > 0.4
+    assert find(stored(picture)) == []
 
 
 def test_a_copy_that_touches_another_object_is_found():

@@ -202,15 +202,30 @@ def test_a_line_of_words_is_no_picture():
     assert places(pictures) == [(0, 0, 200, 400)]
 
 
-def test_words_stay_words_when_they_are_blurred_and_cells_on_white_do_not_become_words():
-    figure = np.full((300, 620), 255, np.uint8)
-    figure[:, :300] = np.clip(nuclei(1)[0], 0, 255)
-    for row in range(8):
-        cv2.putText(figure, "siRNA vehicle control", (330, 30 + 36 * row), cv2.FONT_HERSHEY_SIMPLEX, 0.7, 60, 2)
-    figure = cv2.GaussianBlur(figure, (0, 0), 1.3)
-    assert {panel.kind for panel in split(figure) if panel.left > 310} <= {"plot", "text"}
-    assert {panel.kind for panel in split(figure) if panel.left < 290} == {"picture"}
-    assert not _is_thin(np.where(nuclei(1)[0] > 60, np.clip(nuclei(1)[0], 0, 240), 255).astype(np.uint8))
+def words(shape=(200, 300)):
+    """A page of small grey letters, blurred, so that they have every shade between ink and paper."""
+    page = np.full(shape, 255, np.uint8)
+    for row in range(18, shape[0], 22):
+        cv2.putText(page, "siRNA, vehicle, gypsy (control)", (4, row), cv2.FONT_HERSHEY_SIMPLEX, 0.6, 60, 1)
+    return cv2.GaussianBlur(page, (0, 0), 1.2)
+
+
+def test_words_stay_words_when_they_are_blurred():
+    page = words()
+    shades = np.sort(np.bincount(page.ravel() >> 2))[::-1] / page.size
+    assert shades[:4].sum() < 0.7  # too many for a drawing
+    assert Splitting()._name(page, (0, 0, *page.shape)).kind == "plot"
+
+
+def test_cells_and_tissue_on_white_are_no_words():
+    cells = np.where(nuclei(1)[0] > 60, np.clip(nuclei(1)[0], 0, 240), 255).astype(np.uint8)
+    tissue = np.full((300, 300), 254, np.uint8)
+    tissue[:, :150] = np.clip(texture(2, (300, 150), contrast=8, level=200), 0, 240)
+    for row, column in np.random.default_rng(0).integers(5, 145, (150, 2)):
+        cv2.circle(tissue, (int(column), int(2 * row)), 2, 90, cv2.FILLED)
+    for picture in (cells, tissue):
+        assert not _is_thin(picture, picture < 245)
+    assert Splitting()._name(tissue, (0, 0, 300, 300)).kind == "picture"
 
 
 def test_paper_between_a_pale_picture_and_a_plot_is_a_gutter():

@@ -142,9 +142,26 @@ def test_the_depth_counts_grey_levels_of_the_file(levels, stored, white):
     """A panel is stretched to all of its range: one level of the file may be eighty then."""
     noise = np.random.default_rng(3).normal(0.5 * white, levels, SHAPE)
     noise[:30] = white * (np.arange(SHAPE[1]) % 80 < 40)  # something bright, so that the ground is not all there is
-    canvas = prepare(np.rint(noise).astype(stored), side=1600, enlargement=1.0, splitting=Splitting())
-    found = measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["depth"]
-    assert found == pytest.approx(np.hypot(levels, 0.3), rel=0.1)  # rounding adds a little
+    assert depth_of(np.rint(noise).astype(stored)) == pytest.approx(np.hypot(levels, 0.3), rel=0.1)  # rounding adds
+
+
+def depth_of(picture):
+    canvas = prepare(picture, side=1600, enlargement=1.0, splitting=Splitting())
+    return measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["depth"]
+
+
+@pytest.mark.parametrize("channel", range(3))
+def test_the_depth_of_a_stain_is_that_of_its_colour(channel):
+    """Blue is a tenth of grey: a nucleus under DAPI would seem to be of one level."""
+    picture = np.zeros((*SHAPE, 3), np.uint8)
+    picture[:, :, channel] = texture(3, SHAPE, contrast=12, level=60)
+    assert depth_of(picture) == pytest.approx(depth_of(picture[:, :, channel]), rel=0.01)
+    assert depth_of(picture) > 8
+
+
+def test_eight_bits_in_sixteen_are_as_deep_as_eight():
+    picture = np.rint(texture(3, SHAPE, contrast=12, level=60)).astype(np.uint8)
+    assert depth_of(picture.astype(np.uint16) * 257) == pytest.approx(depth_of(picture), rel=0.01)
 
 
 def test_elsewhere_nothing_is_alike():

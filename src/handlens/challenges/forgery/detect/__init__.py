@@ -41,7 +41,7 @@ DRAWN = 36.0
 """Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
 
 SHALLOW, FEW_SHALLOW = 1.5, 1_500
-"""Grey levels of the file over which pixels spread, and how many pixels, below which they prove nothing: on black
+"""Grey levels of the file over which pixels spread, and how many pixels, below which they prove nothing: on even
 ground JPEG leaves the same few patterns everywhere."""
 
 MOST_JUDGED = 60
@@ -149,7 +149,8 @@ def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
         if "detail" not in evidence:
             points = shared_interior(match.source, match.matrix, canvas.blocked)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
-        shallow = evidence.get("depth", np.inf) < SHALLOW and match.source.area < FEW_SHALLOW
+        few = match.source.area < FEW_SHALLOW and canvas.factor >= 1  # what was made smaller has lost its noise
+        shallow = few and evidence.get("depth", np.inf) < SHALLOW
         if evidence.get("busy", np.inf) <= DRAWN and not shallow:
             measured.append(replace(match, evidence=evidence))
     for tier in sorted({match.tier for match in measured}):

@@ -103,13 +103,13 @@ class Agreement:
             either &= here | moved
         same = (apart < most) & free
         inside = _opened(_closed(same & (shown | self._alike_grain(canvas, matrix, free & ~shown, seed))))
-        exact = _wider(parts_holding(inside, _places(seed & inside))) & free
+        exact = parts_holding(inside, _places(seed & inside))
         objects = _opened(_closed(same & shown))
         if exact.sum() < GROUND * (exact & objects).sum():  # else the ground speaks for itself
             whole = surroundings(objects, _opened(free & either & ~same), _places(seed & objects))
             if whole is not None:
                 yield whole & free
-        yield exact
+        yield exact | (_wider(exact) & free)
 
     def _alike_grain(self, canvas: Canvas, matrix: Matrix, ground: BoolArray, seed: BoolArray) -> BoolArray:
         """Where the grain of the ground agrees more than it does by chance in this figure, far from the region.
@@ -128,7 +128,7 @@ class Agreement:
         elsewhere = ground & (cv2.dilate(seed.astype(np.uint8), np.ones((reach, reach))) == 0)
         chance = float(np.quantile(likeness[elsewhere], 0.99)) if elsewhere.sum() > 1000 else 0.0
         inside = seed & ground
-        usual = float(np.median(likeness[inside])) if inside.any() else 2.0
+        usual = float(np.median(likeness[inside])) if inside.any() else np.inf
         half = 0.5 * usual  # at the rim half of the window is copied
         return np.asarray(likeness > max(self.grain_pixel, chance, half))
 

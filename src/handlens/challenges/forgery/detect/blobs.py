@@ -44,8 +44,10 @@ class Cutting:
     """Fewest pixels of an object: below, chance alone makes two of them alike."""
     largest: float = 0.05
     """Most of a panel that an object can be: larger copies have key points enough."""
-    modest: tuple[int, float] = (2_500, 0.2)
-    """Pixels up to which an object may be more than that: they are too few for key points; and then the most of it."""
+    modest: int = 2_500
+    """Pixels up to which an object may be more of a panel than that: they are too few for key points."""
+    share: float = 0.2
+    """Most of a panel that such an object can be."""
     widest: float = 90.0
     """Largest radius in pixels; larger copies have key points enough."""
     most: int = 800
@@ -62,7 +64,7 @@ class Cutting:
             known: dict[tuple[int, int], list[Blob]] = {}
             kept: list[Blob] = []
             grey = raised(canvas, number)[panel.window]
-            modest = min(self.modest[0], self.modest[1] * grey.size)
+            modest = min(self.modest, self.share * grey.size)
             largest = int(min(max(self.largest * grey.size, modest), np.pi * self.widest**2))
             for foreground in _foregrounds(grey):
                 for blob in _parts(foreground, (panel.top, panel.left), self.smallest, largest):

@@ -39,7 +39,8 @@ FLATTEST = 2.0
 class Canvas:
     """`grey` from 0 to 255 with its `grain`, `noise`, slopes, `calm` (without noise) and `weave` (coarser than grain).
 
-    `stored` is the figure's own grey, in the levels of its file: stretching shows noise, but adds nothing to it.
+    `stored` is the channel of each panel that shows most, in the levels of its file: stretching shows noise, but adds
+    nothing to it.
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
     are all their neighbours. `factor` is canvas pixels for one figure pixel.
     """
@@ -127,12 +128,11 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Spli
     factor = 1.0 if 0.8 < factor < 1 else factor  # resampling would cost more grain than it saves time
     colour = _resized(picture, factor)
     white = 255.0 if picture.dtype == np.uint8 else 65535.0
-    stored = _to_grey(colour)
-    grey = stored * np.float32(255 / white)
+    grey = _to_grey(colour) * np.float32(255 / white)
     panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
     levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
     saturated = _all_above(grey, WHITEST) | _all_above(levelled, BRIGHTEST - 1)
-    return Canvas(levelled, *_derived(levelled), stored, blocked, saturated, panels, shape, factor)
+    return Canvas(levelled, *_derived(levelled), _stored(colour, panels), blocked, saturated, panels, shape, factor)
 
 
 def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> tuple[FloatArray, BoolArray]:
@@ -148,6 +148,19 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> 
         blocked[panel.window] = mark
         levelled[panel.window] = np.clip((part - low) * (255 / (high - low)), DARKEST, BRIGHTEST)
     return levelled, blocked
+
+
+def _stored(colour: AnyArray, panels: tuple[Panel, ...]) -> FloatArray:
+    """The channel of each panel that spreads most, as blue does under DAPI, in steps between levels that occur."""
+    levels = np.flatnonzero(np.bincount(colour.ravel(), minlength=256))
+    step = np.float32(max(1, np.gcd.reduce(levels)))  # 8 bits that were put into 16 have steps of 257
+    found = np.zeros(colour.shape[:2], np.float32)
+    for panel in panels:
+        part = colour[panel.window].astype(np.float32) / step
+        if part.ndim == 3:
+            part = part[:, :, int(part[:, :, :3].std(axis=(0, 1)).argmax())]
+        found[panel.window] = part
+    return found
 
 
 def _derived(grey: FloatArray) -> Derived:

@@ -104,7 +104,7 @@ MEASURED = (
 
 
 DEPTHS = (0.3, 4.0)
-"""Grey levels of the file that pixels spread over, between which it matters how many: one is nothing, four are much."""
+"""Grey levels of the file that pixels spread over, between which it matters how many."""
 
 
 def describe(match: Match) -> dict[str, float]:
@@ -142,7 +142,7 @@ def describe(match: Match) -> dict[str, float]:
 
 
 def proof(evidence: Mapping[str, float]) -> float:
-    """How far detail, grain, and both as a blur leaves them, are from chance together, in deviations."""
+    """How far detail, grain, and both as a blur leaves them, are from chance: a sum of deviations."""
     pixels = max(evidence["pixels"], 4.0)
     pairs = (("detail", "smooth"), ("grain", "coarse"), ("calm", "slow"), ("weave", "loose"))
     return sum(_proof(fisher(evidence[name]), pixels, evidence[alike]) for name, alike in pairs)

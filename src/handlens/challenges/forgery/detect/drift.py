@@ -24,48 +24,56 @@ NEAR, BENT = 4.0, 0.08
 TWISTED = 0.25
 """Most that turn and size of two such matches differ, in units of size."""
 
-
 APART = 6.0
 """Pixels between the middles of two objects; nearer, it is one that was cut out twice."""
 
+Table = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
 
 def with_drift(matches: Sequence[Match]) -> list[Match]:
-    """The matches with `drift`: how many others, elsewhere, nearly agree with each, for every one that quite agrees."""
+    """The matches with `drift`: how many others, elsewhere, nearly agree with each; fewer where others quite agree."""
     if not matches:
         return []
     ways = [(match.source.centre, match.matrix) for match in matches]
-    ways += [(match.copy.centre, inverse(match.matrix)) for match in matches]
+    ways += [(match.copy.centre, inverse(match.matrix)) for match in matches]  # a match holds both ways
     places = np.array([[*centre, 1.0] for centre, _ in ways])
     matrices = np.stack([matrix for _, matrix in ways])
     targets = np.einsum("nij,nj->ni", matrices, places)
     reaches = np.tile([np.sqrt(match.source.area / np.pi) for match in matches], 2)
+    once = np.linalg.norm(places[:, None, :2] - places[None, :, :2], axis=2) <= APART
     found = []
     for number, match in enumerate(matches):
-        near, same = _count(number, places, matrices, targets, reaches)
-        found.append(replace(match, evidence={**match.evidence, "drift": near / (1 + same)}))
+        beside = _beside(number, places[:, :2], targets, reaches)
+        nearly, quite = _agreeing(number, places, matrices, targets)
+        drift = _count(nearly & beside, once) / (1 + _count(quite & beside, once))
+        found.append(replace(match, evidence={**match.evidence, "drift": drift}))
     return found
 
 
-def _count(
-    own: int,
-    places: npt.NDArray[np.float64],
-    matrices: npt.NDArray[np.float64],
-    targets: npt.NDArray[np.float64],
-    reaches: npt.NDArray[np.float64],
-) -> tuple[int, int]:
-    """Matches beside one that nearly agree with its transform, and those that quite do."""
+def _beside(own: int, places: Table, targets: Table, reaches: Table) -> Flags:
+    """Those that begin at another place. The way back does too, and is no witness: after half a turn it is like the way
+    there."""
+    reach = np.maximum(reaches, reaches[own])
+    back = (np.linalg.norm(places - targets[own], axis=1) < reach) & (
+        np.linalg.norm(targets - places[own], axis=1) < reach
+    )
+    return np.asarray((np.linalg.norm(places - places[own], axis=1) > reach) & ~back)
+
+
+def _agreeing(own: int, places: Table, matrices: Table, targets: Table) -> tuple[Flags, Flags]:
+    """Those that nearly, but not quite, agree with the transform of one, and those that quite do."""
     away = np.linalg.norm(places[:, :2] - places[own, :2], axis=1)
-    beside = away > np.maximum(reaches, reaches[own])
     wrong = np.linalg.norm(places @ matrices[own].T - targets, axis=1)
     alike = np.linalg.norm(matrices[:, :, :2] - matrices[own, :, :2], axis=(1, 2)) < TWISTED
-    near = beside & alike & (wrong < NEAR + BENT * away)
-    return _different(places[near & (wrong > SAME)]), _different(places[near & (wrong <= SAME)])
+    near = alike & (wrong < NEAR + BENT * away)
+    return near & (wrong > SAME), near & (wrong <= SAME)
 
 
-def _different(places: npt.NDArray[np.float64]) -> int:
-    """How many different places there are: an object is cut out several times."""
-    kept: list[npt.NDArray[np.float64]] = []
-    for place in places:
-        if all(np.hypot(*(place - other)[:2]) > APART for other in kept):
-            kept.append(place)
-    return len(kept)
+def _count(chosen: Flags, once: npt.NDArray[np.bool_]) -> int:
+    """How many different places are chosen; `once` says which of them are one."""
+    left, count = chosen.copy(), 0
+    while left.any():
+        left &= ~once[int(left.argmax())]
+        count += 1
+    return count

@@ -23,7 +23,7 @@ PURE = 228
 HARD = 90
 """Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not."""
 
-FILLED = 0.55
+MOSTLY_EVEN = 0.55
 """Share of a stroke's pixels that are as bright as its brightest from which its inside has no edge: it is thick."""
 
 RIM = 2
@@ -45,6 +45,9 @@ LINE, LINE_STEP = (32, 0.2), 28
 
 DIM, SPARE = 110, 0.998
 """Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn."""
+
+MOST_ALONE = 12
+"""Thin bright strokes of one panel that can be arrows; where there are more, they are what it shows."""
 
 MOST_STROKES = 400
 """Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words."""
@@ -141,7 +144,9 @@ def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
         own = parts[window] == number
         levels = bright[window][own]
         even, pure = float((levels > levels.max() - 16).mean()), bool(np.percentile(levels, 85) > PURE)
-        rim = own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > FILLED else own
+        rim = (
+            own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > MOSTLY_EVEN else own
+        )
         if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
             inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
             yield Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max()))
@@ -171,7 +176,7 @@ def _alone(bright: FloatArray, strokes: list[Stroke], found: BoolArray) -> list[
     rest = ~found
     for stroke in strokes:
         rest[stroke.room(bright.shape)] = False
-    if not thin or not rest.any() or float(np.quantile(bright[rest], SPARE)) >= DIM:
+    if not 0 < len(thin) <= MOST_ALONE or not rest.any() or float(np.quantile(bright[rest], SPARE)) >= DIM:
         return []
     return thin
 

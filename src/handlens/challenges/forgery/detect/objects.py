@@ -97,6 +97,9 @@ class ObjectTier:
     """Least likeness after the first, rough alignment."""
     weave: float = 0.7
     """Least likeness of their weave then; of most copies it is 0.9 and more, under much noise less."""
+    bent: tuple[float, int] = (0.4, 300)
+    """Most pixels that parts of an object lie beside where the transform says, where so many pixels tell: of nearly all
+    copies it is less than half of that, of squares on a ruler more."""
     even: float = 0.6
     """Least likeness of the quarter that is least alike, as a share of that of the whole: a copy is one everywhere."""
 
@@ -185,7 +188,8 @@ class ObjectTier:
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
             return None
         evidence = measure(canvas, own, matrix) | {"standing": candidate.standing}
-        if max(evidence["even"], evidence["even weave"]) < self.even:
+        bent = evidence["bend"] > self.bent[0] and evidence["pixels"] >= self.bent[1]
+        if bent or max(evidence["even"], evidence["even weave"]) < self.even:
             return None
         return Match(blob.patch, copy, matrix, "objects", evidence)
 

@@ -26,8 +26,9 @@ in other lines, what any line may have, and the level of ink. Real pictures have
 others."""
 
 
-WRITTEN, STROKE, THICK = 0.4, 7, 0.1
-"""Least paper of a panel of thin lines, pixels across a stroke that is not thin, and the share of ink in such ones."""
+WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
+"""Least paper of a panel of thin lines, pixels across a stroke that is not thin, the share of ink in such ones, and the
+share of all that is not paper that may lie beside the strokes: tissue does, the blurred edge of a letter does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +166,19 @@ class Splitting:
         paper = float((part >= self.white).mean())
         few = (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7)
         kind = "picture"
-        if few or (paper > WRITTEN and _is_thin(part)):
+        if few or (paper > WRITTEN and _is_thin(part, part < self.white)):
             kind = "text" if min(part.shape) < 2 * self.smallest else "plot"
         return Panel(top, left, bottom, right, kind)
 
 
-def _is_thin(part: ByteArray) -> bool:
-    """Whether hardly anything dark is left without its thin strokes: then it was written, however blurred it is."""
+def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
+    """Whether what a panel shows is thin dark strokes and their edges: then it was written, however blurred it is."""
     import cv2
 
     ink = part < (np.percentile(part, 1) + 255) / 2
     thick = cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE)))
-    return bool(thick.sum() < THICK * ink.sum())
+    around = cv2.dilate(ink.astype(np.uint8), np.ones((STROKE, STROKE))) > 0
+    return bool(thick.sum() < THICK * ink.sum() and (shown & ~around).sum() < BLURRED * shown.sum())
 
 
 def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
