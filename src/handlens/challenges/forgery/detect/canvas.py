@@ -31,6 +31,9 @@ DARKEST, BRIGHTEST = -64, 320
 MARKED = 0.3
 """Share of a pixel of a canvas made smaller from which a mark in it spoils it."""
 
+ONE_COLOUR = 2.0
+"""How much more than its grey a channel spreads that shows a picture alone: grey is three tenths red, a tenth blue."""
+
 FLATTEST = 2.0
 """Fewest grey levels between dark and bright of a panel in which anything can be seen."""
 
@@ -39,7 +42,7 @@ FLATTEST = 2.0
 class Canvas:
     """`grey` from 0 to 255 with its `grain`, `noise`, slopes, `calm` (without noise) and `weave` (coarser than grain).
 
-    `stored` is the channel of each panel that shows most, in the levels of its file: stretching shows noise, but adds
+    `stored` is the grey of each panel, or its one colour, in the levels of its file: stretching shows noise, but adds
     nothing to it.
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
     are all their neighbours. `factor` is canvas pixels for one figure pixel.
@@ -151,15 +154,17 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> 
 
 
 def _stored(colour: AnyArray, panels: tuple[Panel, ...]) -> FloatArray:
-    """The channel of each panel that spreads most, as blue does under DAPI, in steps between levels that occur."""
+    """The grey of each panel, or the one channel that shows it, as blue does under DAPI, in steps that occur."""
     levels = np.flatnonzero(np.bincount(colour.ravel(), minlength=256))
     step = np.float32(max(1, np.gcd.reduce(levels)))  # 8 bits that were put into 16 have steps of 257
     found = np.zeros(colour.shape[:2], np.float32)
     for panel in panels:
         part = colour[panel.window].astype(np.float32) / step
+        grey = _to_grey(part)
         if part.ndim == 3:
-            part = part[:, :, int(part[:, :, :3].std(axis=(0, 1)).argmax())]
-        found[panel.window] = part
+            spreads = part[:, :, :3].std(axis=(0, 1))
+            grey = part[:, :, int(spreads.argmax())] if spreads.max() > ONE_COLOUR * grey.std() else grey
+        found[panel.window] = grey
     return found
 
 
