@@ -282,9 +282,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait(pipe: int, end: float, *, writing: bool) -> None:
+    """Until the pipe is ready, or the time is over; then it does not help to be ready."""
     left = end - time.monotonic()
-    ready = select.select([] if writing else [pipe], [pipe] if writing else [], [], max(0.0, left))
-    if not any(ready):
+    if left <= 0 or not any(select.select([] if writing else [pipe], [pipe] if writing else [], [], left)):
         raise TimeoutError
 
 
