@@ -24,7 +24,7 @@ from detector_pictures import (
 )
 
 from handlens.challenges.forgery.detect import (
-    DRAWN,
+    MOST_ALIKE,
     MOST_PEERS,
     MOST_REGIONS,
     SURE,
@@ -39,6 +39,7 @@ from handlens.challenges.forgery.detect.decision import Decision, describe
 from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.vetoes import DRAWN
 
 DETECTOR = Detector(decision=PLAIN)
 SHAPE = (200, 200)
@@ -271,13 +272,28 @@ def test_beside_a_group_in_many_places_another_is_still_the_answer():
     assert probability == pytest.approx(0.9)
 
 
+ORDINARY = {
+    "busy": 9.0,
+    "depth": 9.0,
+    "even": 1.0,
+    "even weave": 1.0,
+    "bend": 0.0,
+    "smooth": 0.5,
+    "coarse": 0.5,
+    "calm": 0.0,
+    "slow": 0.5,
+    "weave": 0.0,
+    "loose": 0.5,
+}
+"""What is measured of a pair beside detail and grain, with nothing strange about it."""
+
+
 class Pairs:
     """A tier that finds so many pairs, each between two places of its own, one as good as another."""
 
     def __init__(self, count):
         places = [(30 * (number // 2), 60 * (number % 2)) for number in range(count)]
-        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5, "calm": 0.0, "slow": 0.5, "weave": 0.0, "loose": 0.5}
-        self.found = [match_of(box(y, x, 20, 20), box(y, x + 150, 20, 20), **facts) for y, x in places]
+        self.found = [match_of(box(y, x, 20, 20), box(y, x + 150, 20, 20), **ORDINARY) for y, x in places]
 
     def find(self, _canvas, _clock):
         return self.found
@@ -295,8 +311,19 @@ class Copies:
 
     def find(self, _canvas, _clock):
         places = [box(10 + 60 * number, 40, 20, 20) for number in range(4)]
-        facts = {"busy": 9.0, "smooth": 0.5, "coarse": 0.5, "calm": 0.0, "slow": 0.5, "weave": 0.0, "loose": 0.5}
-        return [match_of(one, other, **facts) for one, other in itertools.combinations(places, 2)]
+        return [match_of(one, other, **ORDINARY) for one, other in itertools.combinations(places, 2)]
+
+
+@pytest.mark.parametrize(("others", "kept"), [(MOST_ALIKE - 1, True), (MOST_ALIKE, False)])
+def test_where_everything_is_alike_the_best_pair_is_no_evidence(others, kept):
+    """A lattice of dots: of thousands of pairs one is the most alike."""
+    noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
+    tier = Pairs(1)
+    (best,) = tier.found
+    tier.found += [replace(best, evidence=best.evidence | {"detail": 0.1, "grain": 0.1}) for _ in range(others)]
+    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, shifts=None, objects=tier)
+    found = detector.match(canvas_of(noise), Clock(9))
+    assert any(match.evidence["grain"] == best.evidence["grain"] for match in found) == kept
 
 
 def test_further_copies_of_an_object_are_no_peers_of_it():

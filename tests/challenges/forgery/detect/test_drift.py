@@ -42,6 +42,13 @@ def test_sections_of_one_tissue_drift(backwards):
     assert drifts(*matches) == [2, 2, 2]
 
 
+def test_witnesses_are_asked_and_not_given_back():
+    first, *others = (pair(place, move) for place, move in zip(PLACES, [(300, 20), (304, 18), (297, 23)], strict=True))
+    (found,) = with_drift([first], witnesses=others)
+    assert found.source is first.source
+    assert found.evidence["drift"] == 2
+
+
 def test_copies_that_have_nothing_to_do_with_each_other_do_not_drift():
     moves = [((300, 20), 0), ((-60, 150), 0), ((301, 22), 40)]  # the last is near, but turned
     assert drifts(*(pair(place, move, turn) for place, (move, turn) in zip(PLACES, moves, strict=True))) == [0, 0, 0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, match_of, painted, paste, points_of, texture
 
+from handlens.challenges.forgery.detect import growth as growth_module
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.growth import Growth
@@ -70,6 +71,13 @@ def test_a_second_object_of_the_same_region_says_nothing_new():
     found = grown(canvas, inner, match)
     assert len(found) == 1
     assert f1(both(found[0]), true) > 0.9
+
+
+def test_an_object_whose_surroundings_are_bent_is_no_copy(monkeypatch):
+    canvas, match, _ = copied(45)
+    bent = {"bend": 0.7, "pixels": 4000.0}
+    monkeypatch.setattr(growth_module, "measure", lambda *measured: measure(*measured) | bent)
+    assert grown(canvas, match) == []
 
 
 def test_other_tiers_are_left_alone():

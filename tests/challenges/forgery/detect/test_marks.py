@@ -215,3 +215,35 @@ def test_white_letters_on_red_light_are_marked():
     found = marks_of(panel @ np.array([0.299, 0.587, 0.114]), panel)
     assert found[drawn].all()
     assert found[:150].mean() < 0.1
+
+
+def weave(level=140, contrast=90):
+    """A texture with more dark and bright lines than there can be strokes, none quite black or white."""
+    rows, columns = np.indices((300, 400))
+    lines = np.where((rows // 4 + columns // 4) % 2 == 0, np.sin(rows * 2.1), np.sin(columns * 2.1))
+    return np.clip(level + contrast * lines, 30, 225).astype(np.uint8)
+
+
+@pytest.mark.parametrize("ink", [255, 0], ids=["white", "black"])
+@pytest.mark.parametrize("draw", [arrow, scale_bar])
+def test_ink_on_a_busy_texture_is_marked_and_the_texture_is_not(draw, ink):
+    picture = weave(60 if ink else 180)
+    before = picture.copy()
+    draw(picture, ink)
+    marked, where = marks_of(picture), picture != before
+    assert marked[where].mean() > 0.9
+    assert marked.mean() < 0.12
+    assert not marks_of(before).any()
+
+
+def test_a_coloured_arrow_on_a_bright_grey_photograph_is_marked_and_a_stain_is_not():
+    grey = texture(1, (300, 400), blur=3, contrast=10, level=190).astype(np.uint8)
+    photograph = np.repeat(grey[:, :, None], 3, axis=2)
+    before = photograph.copy()
+    cv2.arrowedLine(photograph, (200, 200), (240, 170), (230, 210, 0), 3, tipLength=0.3)
+    marked = marks_of(photograph @ [0.299, 0.587, 0.114], photograph)
+    assert marked[(photograph != before).any(axis=2)].all()
+    assert marked.mean() < 0.02
+    slide = np.clip(before * [1.0, 0.85, 0.95], 0, 255).astype(np.uint8)  # pink all over, with one strong stain
+    cv2.circle(slide, (200, 150), 9, (200, 20, 60), cv2.FILLED)
+    assert not marks_of(slide @ [0.299, 0.587, 0.114], slide).any()

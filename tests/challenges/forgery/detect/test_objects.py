@@ -69,19 +69,20 @@ def test_honest_objects_have_little_in_common(seed):
     assert all(match.evidence["detail"] < 0.6 for match in find(stored(picture, noise=1)))
 
 
-def test_an_object_that_is_like_another_but_bent_is_none():
-    """Squares of a ruler, or a nucleus in the next section: alike in everything, but each part a little beside."""
-    picture, masks = nuclei(3)
-    top, left = masks[0].nonzero()[0].min() - 8, masks[0].nonzero()[1].min() - 8
-    part = picture[top : top + 60, left : left + 60].copy()
-    rows, columns = np.indices(part.shape, dtype=np.float32)
-    bent = cv2.remap(part, columns + 1.3 * np.sin(rows / 12), rows + 1.3 * np.cos(columns / 12), cv2.INTER_CUBIC)
-    row, column = FREE
-    picture[row - 30 : row + 30, column - 30 : column + 30] = bent
-    alike = ObjectTier(bent=(9.0, 0)).find(canvas_of(stored(picture)), Clock(60))
-    assert max(match.evidence["weave"] for match in alike) > 0.9
-    assert min(match.evidence["bend"] for match in alike) > 0.4
-    assert find(stored(picture)) == []
+@pytest.mark.parametrize("spotted", [False, True])
+def test_where_an_object_is_white_its_copy_must_be_white_too(spotted):
+    """Of saturated nuclei only the rims are compared, but one with a dark spot is no copy of one without."""
+    picture, masks = nuclei()
+    x, y = as_patch(masks[4]).centre
+    cv2.circle(picture, (round(x), round(y)), 10, 255, cv2.FILLED)
+    forged, _, matrix = paste(picture, masks[4], FREE, turn=37, gain=1.0)
+    if spotted:
+        cv2.circle(forged, (round(x), round(y)), 8, 60, cv2.FILLED)
+    canvas = canvas_of(forged)
+    blob = min(ObjectTier().cutting.find(canvas), key=lambda blob: np.hypot(blob.x - FREE[1], blob.y - FREE[0]))
+    assert canvas.saturated[blob.patch.window][blob.patch.mask].any()
+    back = np.asarray(cv2.invertAffineTransform(matrix))
+    assert ObjectTier()._agrees_where_saturated(canvas, blob, back) != spotted
 
 
 def test_a_copy_that_touches_another_object_is_found():

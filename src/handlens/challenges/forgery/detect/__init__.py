@@ -24,6 +24,7 @@ from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
 from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
+from handlens.challenges.forgery.detect.vetoes import is_bent, proves_nothing
 
 SECONDS = 13.0
 """Time for one figure in the contest."""
@@ -37,13 +38,6 @@ SURE = 0.5
 MOST_REGIONS = 5
 """Most places that one group can be in: what is there more often repeats by nature, like the squares of a ruler."""
 
-DRAWN = 36.0
-"""Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
-
-SHALLOW, FEW_SHALLOW = 1.5, 1_500
-"""Grey levels of the file over which pixels spread, and how many pixels, below which they prove nothing: on even
-ground JPEG leaves the same few patterns everywhere."""
-
 MOST_JUDGED = 60
 """Matches of one tier that are judged, the most alike ones."""
 
@@ -55,6 +49,9 @@ PERIODIC_PANEL = 0.65
 
 FITTING = 0.5
 """Likeness from which a region fits anywhere at all: under much noise a copy does not even fit on its source."""
+
+MOST_ALIKE = 2_000
+"""Most pairs of one tier that are alike at all: where there are more, as in a lattice of dots, everything is."""
 
 MOST_PEERS = 12
 """Most other pairs that prove about as much as a copy does: where there are more, the figure repeats by nature."""
@@ -117,7 +114,10 @@ class Detector:
         for tier in (self.reuse, self.keypoints, self.blots, self.shifts, self.objects):
             if tier is not None:
                 found += tier.find(canvas, clock)
-        return with_drift(list(_with_evidence(canvas, found)))
+        measured = _measured(canvas, found)
+        straight = [match for match in measured if not is_bent(match.tier, match.evidence)]
+        bent = [match for match in measured if match.tier != "objects" and is_bent(match.tier, match.evidence)]
+        return with_drift(list(_compared(canvas, straight)), witnesses=bent)
 
 
 def judge(matches: Sequence[Match], decision: Decision) -> list[Match]:
@@ -141,20 +141,26 @@ def _worth_a_look(matches: Sequence[Match]) -> list[Match]:
     return [match for match in matches if match.probability >= WORTH_A_LOOK]
 
 
-def _with_evidence(canvas: Canvas, matches: list[Match]) -> Iterator[Match]:
-    """Each match with what its pixels say, and with how alike the other pairs of this figure are."""
+def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:
+    """Each match with what its pixels say, without those that no copy could be."""
     measured = []
     for match in matches:
         evidence = dict(match.evidence)
         if "detail" not in evidence:
             points = shared_interior(match.source, match.matrix, canvas.blocked)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
-        few = match.source.area < FEW_SHALLOW and canvas.factor >= 1  # what was made smaller has lost its noise
-        shallow = few and evidence.get("depth", np.inf) < SHALLOW
-        if evidence.get("busy", np.inf) <= DRAWN and not shallow:
-            measured.append(replace(match, evidence=evidence))
+        match = replace(match, evidence=evidence)
+        if not proves_nothing(match, shrunk=canvas.factor < 1):
+            measured.append(match)
+    return measured
+
+
+def _compared(canvas: Canvas, measured: list[Match]) -> Iterator[Match]:
+    """Each match with how alike the other pairs of this figure are, without what repeats by nature."""
     for tier in sorted({match.tier for match in measured}):
         some = [match for match in measured if match.tier == tier]
+        if len(some) > MOST_ALIKE:
+            continue
         values = np.array([proof(match.evidence) for match in some])
         usual = (float(np.quantile(values, 0.7)) * len(some) + USUAL * FEW) / (len(some) + FEW)
         peers = _count_peers(some, values)

@@ -31,16 +31,20 @@ Table = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-def with_drift(matches: Sequence[Match]) -> list[Match]:
-    """The matches with `drift`: how many others, elsewhere, nearly agree with each; fewer where others quite agree."""
+def with_drift(matches: Sequence[Match], witnesses: Sequence[Match] = ()) -> list[Match]:
+    """The matches with `drift`: how many others, elsewhere, nearly agree with each; fewer where others quite agree.
+
+    `witnesses` are further matches that are asked, and not given back.
+    """
     if not matches:
         return []
-    ways = [(match.source.centre, match.matrix) for match in matches]
-    ways += [(match.copy.centre, inverse(match.matrix)) for match in matches]  # a match holds both ways
+    asked = [*matches, *witnesses]
+    ways = [(match.source.centre, match.matrix) for match in asked]
+    ways += [(match.copy.centre, inverse(match.matrix)) for match in asked]  # a match holds both ways
     places = np.array([[*centre, 1.0] for centre, _ in ways])
     matrices = np.stack([matrix for _, matrix in ways])
     targets = np.einsum("nij,nj->ni", matrices, places)
-    reaches = np.tile([np.sqrt(match.source.area / np.pi) for match in matches], 2)
+    reaches = np.tile([np.sqrt(match.source.area / np.pi) for match in asked], 2)
     once = np.linalg.norm(places[:, None, :2] - places[None, :, :2], axis=2) <= APART
     found = []
     for number, match in enumerate(matches):

@@ -16,6 +16,7 @@ from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.group import says_the_same
 from handlens.challenges.forgery.detect.rim import with_rim
 from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
+from handlens.challenges.forgery.detect.vetoes import is_bent
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,10 @@ class Growth:
     agreement: Agreement = field(default_factory=Agreement)
 
     def grow(self, canvas: Canvas, matches: Sequence[Match], clock: Clock) -> Iterator[Match]:
-        """The matches, the surest first, objects with their rims or with the whole region that they are a part of."""
+        """The matches, the surest first, objects with their rims or with the whole region that they are a part of.
+
+        An object whose region is bent is none of them: it lies in the next section of the same tissue.
+        """
         regions: list[Match] = []
         looks = 0
         for match in sorted(matches, key=lambda each: -each.probability):
@@ -51,8 +55,9 @@ class Growth:
                 region = self._whole(canvas, match, self.larger * rimmed.source.area)
             if region is None:
                 yield rimmed
-            else:
-                regions.append(region)
+                continue
+            regions.append(region)
+            if not is_bent("regions", region.evidence):
                 yield region
 
     def _whole(self, canvas: Canvas, match: Match, smallest: float) -> Match | None:

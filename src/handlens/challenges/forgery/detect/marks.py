@@ -14,8 +14,9 @@ from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, P
 CONTRAST = 90
 """Grey levels, of 255, between ink and what is around it."""
 
-BRIGHT_INK, DARK_INK = 150, 60
-"""Grey level from which ink can be white, and up to which it can be black: small letters are never quite either."""
+BRIGHT_INK, DARK_INK, FULL_INK = 150, 60, 235
+"""Grey level from which ink can be white, and up to which it can be black: small letters are never quite either. Where
+a texture is full of such pixels, only what is quite white or, as far from white, quite black can be ink."""
 
 PURE = 228
 """Level, of 255, that the best part of a stroke of white ink reaches; black ink is as far from white."""
@@ -35,6 +36,10 @@ HALO = 2
 COLOURFUL, DARK_PANEL = 150, 128
 """Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
 bright ground."""
+
+HARDLY, ALL_GREY = 24, 0.985
+"""Difference of the channels below which a pixel has hardly any colour, and the share of such pixels, beside the drawn
+ones, from which a bright panel is a grey photograph: JPEG spreads the colour of an arrow a little."""
 
 TINTED, RARE, LIGHT, FEW = 40, 0.1, 110, 0.03
 """Difference of the channels from which a pixel has a hue, the share of such pixels below which a hue is rare, the
@@ -113,12 +118,14 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
         found |= _paper(part) | _lines(part)
         if colour.ndim == 3 and colour.dtype == np.uint8:
             found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
-        for bright, ink in (
-            (part, (part > BRIGHT_INK) & (part - around > CONTRAST)),
-            (255 - part, (part < DARK_INK) & (around - part > CONTRAST)),
-        ):
-            strokes = list(_strokes(bright, ink))
-            for stroke in [*_drawn(strokes, part.shape), *_alone(bright, strokes, found)]:
+        for bright, ground, least in ((part, around, BRIGHT_INK), (255 - part, 255 - around, 255 - DARK_INK)):
+            strokes = _strokes(bright, (bright > least) & (bright - ground > CONTRAST))
+            if strokes is None:
+                full = _strokes(bright, (bright > FULL_INK) & (bright - ground > CONTRAST)) or []
+                drawn = [*_drawn(full, part.shape), *_full(full)]
+            else:
+                drawn = [*_drawn(strokes, part.shape), *_alone(bright, strokes, found)]
+            for stroke in drawn:
                 found[stroke.room(part.shape)] = True
         reach = max(HALO, min(panel.shape) // 150)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
@@ -128,13 +135,14 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
     return marks
 
 
-def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
-    """Parts of ink with hard edges."""
+def _strokes(bright: FloatArray, ink: BoolArray) -> list[Stroke] | None:
+    """Parts of ink with hard edges; None where there are too many parts for ink."""
     import cv2
 
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     if count > MOST_STROKES:
-        return
+        return None
+    found = []
     steps = cv2.dilate(bright, np.ones((3, 3))) - cv2.erode(bright, np.ones((3, 3)))
     for number in range(1, count):
         left, top, width, height, area = (int(side) for side in boxes[number])
@@ -149,7 +157,8 @@ def _strokes(bright: FloatArray, ink: BoolArray) -> Iterator[Stroke]:
         )
         if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
             inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
-            yield Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max()))
+            found.append(Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max())))
+    return found
 
 
 def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
@@ -181,6 +190,14 @@ def _alone(bright: FloatArray, strokes: list[Stroke], found: BoolArray) -> list[
     return thin
 
 
+def _full(strokes: list[Stroke]) -> list[Stroke]:
+    """Thin strokes of one colour, quite white or quite black, on a texture that is neither."""
+    thin = [
+        stroke for stroke in strokes if stroke.fill < 0.65 and stroke.depth < 4 and stroke.pure and stroke.even > 0.5
+    ]
+    return thin if len(thin) <= MOST_ALONE else []
+
+
 def _beside(stroke: Stroke, bar: Stroke) -> bool:
     """Whether a stroke stands just above or below a scale bar."""
     middle = stroke.left + stroke.width / 2
@@ -206,10 +223,13 @@ def _coloured(part: npt.NDArray[Any]) -> BoolArray:
     spread = high - bands.min(axis=2)
     coloured = spread > COLOURFUL
     others = (high > 25) & ~coloured
-    grey = float((spread[others] < 0.3 * high[others] + 8).mean()) if others.any() else 0.0
-    if grey < 0.8 or coloured.mean() > 0.1 or np.median(high) > DARK_PANEL:
+    if not others.any():
         return np.zeros(coloured.shape, np.bool_)
-    return np.asarray(coloured, np.bool_)
+    if np.median(high) > DARK_PANEL:
+        only = float((spread[others] < HARDLY).mean()) > ALL_GREY and coloured.mean() < FEW
+    else:
+        only = float((spread[others] < 0.3 * high[others] + 8).mean()) >= 0.8 and coloured.mean() <= 0.1
+    return np.asarray(coloured & only, np.bool_)
 
 
 def _strange(part: npt.NDArray[Any]) -> BoolArray:

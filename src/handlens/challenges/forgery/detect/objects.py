@@ -97,11 +97,6 @@ class ObjectTier:
     """Least likeness after the first, rough alignment."""
     weave: float = 0.7
     """Least likeness of their weave then; of most copies it is 0.9 and more, under much noise less."""
-    bent: tuple[float, int] = (0.4, 300)
-    """Most pixels that parts of an object lie beside where the transform says, where so many pixels tell: of nearly all
-    copies it is less than half of that, of squares on a ruler more."""
-    even: float = 0.6
-    """Least likeness of the quarter that is least alike, as a share of that of the whole: a copy is one everywhere."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
@@ -177,7 +172,7 @@ class ObjectTier:
         if min(len(points), len(own)) < FEWEST or compare(canvas.weave, thinned(own, COMPARED), matrix) < self.weave:
             return None
         matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
-        if likeness < self.promising:
+        if likeness < self.promising or not self._agrees_where_saturated(canvas, blob, matrix):
             return None
         scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
         place = matrix[:, :2] @ [blob.x, blob.y] + matrix[:, 2]
@@ -188,10 +183,16 @@ class ObjectTier:
         if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
             return None
         evidence = measure(canvas, own, matrix) | {"standing": candidate.standing}
-        bent = evidence["bend"] > self.bent[0] and evidence["pixels"] >= self.bent[1]
-        if bent or max(evidence["even"], evidence["even weave"]) < self.even:
-            return None
         return Match(blob.patch, copy, matrix, "objects", evidence)
+
+    def _agrees_where_saturated(self, canvas: Canvas, blob: Blob, matrix: Matrix) -> bool:
+        """Whether an object that is partly too bright to compare is like its copy there too: white must fall on white.
+
+        Saturated pixels prove nothing and are not compared, but where a copy has a hole in its white it is none.
+        """
+        if not (canvas.saturated[blob.patch.window] & blob.patch.mask).any():
+            return True
+        return abs(compare(canvas.calm, interior(blob.patch), matrix)) >= self.promising
 
 
 def _waves(pictures: FloatArray) -> npt.NDArray[np.complex64]:
