@@ -69,6 +69,16 @@ def test_what_is_as_bright_as_can_be_is_saturated(level):
     assert not canvas.saturated[80, 105]  # its rim has darker neighbours
 
 
+def test_a_plateau_below_white_is_saturated_and_a_bright_nucleus_is_not():
+    """Contrast that was lowered later brings what was saturated to one level below white."""
+    rows, columns = np.indices((200, 260))
+    dome = 400 * np.exp(-(((rows - 100) / 30) ** 2) - ((columns - 130) / 30) ** 2)
+    flat, round_ = (canvas_of(20 + 0.5 * np.minimum(dome, most)) for most in (255, 400))
+    assert flat.saturated[95:105, 125:135].all()
+    assert round_.saturated[dome > 255].mean() < 0.2
+    assert not flat.saturated[dome < 200].any()
+
+
 def test_panels_are_numbered_and_gutters_blocked():
     figure = np.full((120, 310), 255, np.uint8)
     figure[:, :150], figure[:, 160:] = (texture(seed, (120, 150), blur=3) for seed in (1, 2))

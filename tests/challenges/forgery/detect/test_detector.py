@@ -344,6 +344,21 @@ def test_what_only_letters_and_lines_can_be_is_no_evidence():
     assert Detector(decision=PLAIN, objects=None).match(canvas, Clock(9)) == []
 
 
+@pytest.mark.parametrize(("copied", "repeats"), [(False, True), (True, False)])
+def test_a_plate_with_a_gutter_in_its_middle_repeats_unless_its_noise_was_copied(copied, repeats):
+    random = np.random.default_rng(3)
+    rows, columns = np.indices((300, 640))
+    wells = 40 * np.cos(2 * np.pi * rows / 20) * np.cos(2 * np.pi * columns / 20)
+    plate = 120 + wells + cv2.GaussianBlur(random.normal(0, 60, wells.shape), (0, 0), 1.5)
+    plate[:, 150:170] = plate[:, 470:490] = 20
+    if copied:
+        plate[60:240, 360:600] = plate[60:240, 40:280]
+    canvas = canvas_of(plate + random.normal(0, 4, plate.shape))
+    whole = Patch(60, 40, np.ones((180, 240), bool))
+    match = Match(whole, Patch(60, 360, whole.mask), similarity(to=(320, 0)), "key points", {"weave": 0.95})
+    assert _repeats(canvas, match) == repeats
+
+
 @pytest.mark.parametrize(("step", "kept"), [(0, True), (40, False)])
 def test_a_plate_that_fits_beside_its_copy_as_well_is_no_copy(step, kept):
     """Two photographs of wells, or of wells with one thing among them that is there once."""

@@ -247,3 +247,25 @@ def test_a_coloured_arrow_on_a_bright_grey_photograph_is_marked_and_a_stain_is_n
     slide = np.clip(before * [1.0, 0.85, 0.95], 0, 255).astype(np.uint8)  # pink all over, with one strong stain
     cv2.circle(slide, (200, 150), 9, (200, 20, 60), cv2.FILLED)
     assert not marks_of(slide @ [0.299, 0.587, 0.114], slide).any()
+
+
+@pytest.mark.parametrize("ink", [200, 50], ids=["grey", "dark"])
+def test_words_and_bars_of_a_figure_whose_contrast_was_lowered_are_marked(ink):
+    picture = texture(1, (300, 400), blur=3, contrast=10, level=60 if ink > 127 else 190).astype(np.uint8)
+    before = picture.copy()
+    scale_bar(picture, ink)
+    assert marks_of(picture)[picture != before].mean() > 0.9
+    assert not marks_of(before).any()
+
+
+def test_a_thick_white_arrow_among_dim_cells_of_one_colour_is_marked():
+    cells, _ = nuclei()
+    panel = np.zeros((300, 300, 3), np.uint8)
+    panel[:, :, 1] = 0.4 * cells
+    before = panel.copy()
+    cv2.arrowedLine(panel, (140, 60), (180, 60), (255, 255, 255), 9, cv2.LINE_AA, tipLength=0.4)
+    panel = cv2.GaussianBlur(panel, (0, 0), 1.0)
+    marked = marks_of(panel @ [0.299, 0.587, 0.114], panel)
+    assert marked[panel[:, :, 0] > 128].mean() > 0.95
+    assert marked.mean() < 0.08
+    assert not marks_of(before @ [0.299, 0.587, 0.114], before).any()

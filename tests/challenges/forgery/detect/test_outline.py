@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, box, f1, inverse, moved, nuclei, painted, similarity
 
-from handlens.challenges.forgery.detect.outline import trimmed, warp_patch
+from handlens.challenges.forgery.detect.findings import Patch
+from handlens.challenges.forgery.detect.outline import deepest, trimmed, warp_patch
 
 SHAPE = (300, 300)
 
@@ -54,3 +55,16 @@ def test_margins_are_trimmed():
     assert (patch.top, patch.left, patch.mask.shape) == (103, 202, (2, 6))
     assert patch.mask.all()
     assert trimmed(0, 0, np.zeros((4, 4), bool)) is None
+
+
+def test_the_deepest_places_of_a_region_lie_in_it_and_apart():
+    mask = np.zeros((60, 300), bool)
+    mask[5:55, 5:105] = mask[20:40, 190:290] = True
+    first, second, *others = deepest(Patch(100, 200, mask), deep=8, side=32, most=9)
+    assert abs(first.centre[1] - 130) < 2
+    assert all(other.centre[0] - 200 > 60 for other in others)
+    places = [first, second, *others]
+    assert all(mask[int(y) - 100, int(x) - 200] for x, y in (place.centre for place in places))
+    gaps = [max(abs(one.left - two.left), abs(one.top - two.top)) for one in places for two in places if one is not two]
+    assert min(gaps) >= 32
+    assert deepest(Patch(0, 0, np.ones((9, 90), bool)), deep=8, side=32, most=3) == []

@@ -14,12 +14,13 @@ from handlens.challenges.forgery.detect.canvas import Canvas, prepare
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
 from handlens.challenges.forgery.detect.drift import with_drift
-from handlens.challenges.forgery.detect.evidence import find_rival, measure
+from handlens.challenges.forgery.detect.evidence import find_rival, here_and_elsewhere, measure
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
 from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
 from handlens.challenges.forgery.detect.growth import Growth
 from handlens.challenges.forgery.detect.keypoints import KeyPointTier
 from handlens.challenges.forgery.detect.objects import ObjectTier
+from handlens.challenges.forgery.detect.outline import deepest
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
@@ -49,6 +50,12 @@ PERIODIC_PANEL = 0.65
 
 FITTING = 0.5
 """Likeness from which a region fits anywhere at all: under much noise a copy does not even fit on its source."""
+
+DEEP, FEWEST_ASKED, ASKED = 4, 2, 3
+"""Pixels from the rim of a region to a place in it that is asked by itself, and how few and how many of them."""
+
+FITTING_HERE, AS_WELL = 0.6, 0.035
+"""Likeness of such a place to its copy, and by how much less it may be elsewhere, where a texture repeats."""
 
 MOST_ALIKE = 2_000
 """Most pairs of one tier that are alike at all: where there are more, as in a lattice of dots, everything is."""
@@ -143,11 +150,11 @@ def _worth_a_look(matches: Sequence[Match]) -> list[Match]:
 
 def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:
     """Each match with what its pixels say, without those that no copy could be."""
-    measured = []
+    measured, silent = [], canvas.silent
     for match in matches:
         evidence = dict(match.evidence)
         if "detail" not in evidence:
-            points = shared_interior(match.source, match.matrix, canvas.blocked)
+            points = shared_interior(match.source, match.matrix, silent)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
         match = replace(match, evidence=evidence)
         if not proves_nothing(match, shrunk=canvas.factor < 1):
@@ -176,11 +183,18 @@ def _compared(canvas: Canvas, measured: list[Match]) -> Iterator[Match]:
 def _repeats(canvas: Canvas, match: Match) -> bool:
     """Whether a region fits beside its copy better than there: a plate, an array, a blot without anything of its own.
 
-    Objects are not asked: another nucleus is smooth too.
+    A region is also asked at a few places of its own, as it may have gutters in it: where all of them fit on the copy,
+    and elsewhere as well, it is a plate too. Objects are not asked: another nucleus is smooth too.
     """
     if match.tier not in ("panels", "key points"):
         return False
-    return find_rival(canvas.weave, match.source, match.matrix) >= max(match.evidence.get("weave", 1.0), FITTING)
+    if find_rival(canvas.weave, match.source, match.matrix) >= max(match.evidence.get("weave", 1.0), FITTING):
+        return True
+    places = deepest(match.source, deep=DEEP, side=64, most=ASKED)
+    found = [here_and_elsewhere(canvas.weave, place, match.matrix) for place in places]
+    return len(found) >= FEWEST_ASKED and all(
+        here > FITTING_HERE and elsewhere > here - AS_WELL for here, elsewhere in found
+    )
 
 
 def _count_peers(matches: Sequence[Match], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

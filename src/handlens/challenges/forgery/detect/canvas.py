@@ -22,8 +22,9 @@ GRAIN, NOISE = 1.5, 0.7
 CALM, WEAVE = 1.0, 3.0
 """Blurs, in pixels, between which the weave lies: what noise and JPEG leave of an object's own texture."""
 
-WHITEST = 252
-"""Grey level, of 255, from which a camera has seen as much as it can."""
+WHITEST, PLATEAU, TOP, FAR = 252, 3, 99.5, 60
+"""Grey level, of 255, from which a camera has seen as much as it can. Where contrast was lowered later, that is a
+plateau: so many levels below what nearly all of a panel, in percent, stays under, far above its usual level."""
 
 DARKEST, BRIGHTEST = -64, 320
 """Levels between which everything on the canvas lies."""
@@ -65,6 +66,11 @@ class Canvas:
     @property
     def shape(self) -> Shape:
         return self.grey.shape[0], self.grey.shape[1]
+
+    @property
+    def silent(self) -> BoolArray:
+        """Pixels that prove nothing, whatever they are like: blocked or saturated."""
+        return self.blocked | self.saturated
 
     @property
     def pictures(self) -> list[tuple[int, Panel]]:
@@ -134,7 +140,7 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Spli
     grey = _to_grey(colour) * np.float32(255 / white)
     panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
     levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
-    saturated = _all_above(grey, WHITEST) | _all_above(levelled, BRIGHTEST - 1)
+    saturated = _saturated(grey, blocked, panels) | _all_above(levelled, BRIGHTEST - 1)
     return Canvas(levelled, *_derived(levelled), _stored(colour, panels), blocked, saturated, panels, shape, factor)
 
 
@@ -179,6 +185,17 @@ def _derived(grey: FloatArray) -> Derived:
     calm = np.asarray(cv2.GaussianBlur(grey, (0, 0), CALM), np.float32)
     weave = calm - np.asarray(cv2.GaussianBlur(grey, (0, 0), WEAVE), np.float32)
     return grey - smooth, grey - soft, across, down, calm, weave
+
+
+def _saturated(grey: FloatArray, blocked: BoolArray, panels: tuple[Panel, ...]) -> BoolArray:
+    """Pixels that are as bright as their panel can be, as are all their neighbours."""
+    found = _all_above(grey, WHITEST)
+    for panel in panels:
+        seen = grey[panel.window][~blocked[panel.window]]
+        usual, top = np.percentile(seen, [50, TOP]) if seen.size else (0, 0)
+        if panel.kind == "picture" and top - usual > FAR:
+            found[panel.window] |= _all_above(grey[panel.window], float(top) - PLATEAU)
+    return found
 
 
 def _all_above(grey: FloatArray, level: float) -> BoolArray:

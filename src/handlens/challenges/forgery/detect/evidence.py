@@ -154,10 +154,12 @@ def without_shape(points: Points, *samples: FloatArray) -> list[FloatArray]:
 
 
 def find_rival(picture: FloatArray, patch: Patch, matrix: Matrix, *, most: int = 64) -> float:
-    """How alike the source is, in grain or weave, to other places around the copy: what repeats is as alike as there.
+    """How alike the source is, in grain or weave, to other places around the copy: what repeats is as alike there."""
+    return here_and_elsewhere(picture, patch, matrix, most=most)[1]
 
-    The middle of the source, at most `most` pixels wide, is laid on every place around the copy but the copy itself.
-    """
+
+def here_and_elsewhere(picture: FloatArray, patch: Patch, matrix: Matrix, *, most: int = 64) -> tuple[float, float]:
+    """How alike the middle of the source, at most `most` pixels wide, is to the copy, and to any place around it."""
     import cv2
 
     height, width = (min(most, side) for side in patch.mask.shape)
@@ -177,14 +179,17 @@ def find_rival(picture: FloatArray, patch: Patch, matrix: Matrix, *, most: int =
     )
     template = cv2.remap(picture, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     if template.std() < 1e-3 or around.std() < 1e-3:
-        return 1.0
+        return 0.0, 1.0
     table = np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED))
+    table = np.clip(np.nan_to_num(table, nan=0.0, posinf=0.0, neginf=0.0), -1, 1)
     row, column = table.shape[0] // 2, table.shape[1] // 2
+    beside = max(3, min(half) // 4)
+    here = table[max(0, row - beside) : row + beside + 1, max(0, column - beside) : column + beside + 1].max()
     across, down = round(x - float(middle[0])), round(y - float(middle[1]))
-    for here, there, near in ((row, column, max(3, min(half) // 4)), (row + down, column + across, max(half))):
-        rows, columns = (slice(max(0, place - near), max(0, place + near + 1)) for place in (here, there))
+    for y, x, near in ((row, column, beside), (row + down, column + across, max(half))):
+        rows, columns = (slice(max(0, place - near), max(0, place + near + 1)) for place in (y, x))
         table[rows, columns] = -1  # the copy itself, and the source if it lies near
-    return float(np.clip(np.nan_to_num(table, nan=0.0, posinf=0.0, neginf=0.0).max(), -1, 1))
+    return float(here), float(table.max())
 
 
 def _grid(middle: npt.NDArray[np.float64], half: tuple[int, int]) -> tuple[FloatArray, FloatArray]:

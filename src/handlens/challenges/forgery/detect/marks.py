@@ -18,8 +18,9 @@ BRIGHT_INK, DARK_INK, FULL_INK = 150, 60, 235
 """Grey level from which ink can be white, and up to which it can be black: small letters are never quite either. Where
 a texture is full of such pixels, only what is quite white or, as far from white, quite black can be ink."""
 
-PURE = 228
-"""Level, of 255, that the best part of a stroke of white ink reaches; black ink is as far from white."""
+PURE, PALEST = 228, 180
+"""Level, of 255, that the best part of a stroke of white ink reaches; black ink is as far from white. Where contrast
+was lowered later, words and bars are as much paler as the brightest pixel of the figure is, down to that."""
 
 HARD = 90
 """Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not."""
@@ -37,6 +38,10 @@ COLOURFUL, DARK_PANEL = 150, 128
 """Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
 bright ground."""
 
+SEEN, PALE = 25, 0.5
+"""Level from which a pixel of a dark panel shows anything, and the difference of the channels, as a share of the
+highest, below which it is not of one dye."""
+
 HARDLY, ALL_GREY = 24, 0.985
 """Difference of the channels below which a pixel has hardly any colour, and the share of such pixels, beside the drawn
 ones, from which a bright panel is a grey photograph: JPEG spreads the colour of an arrow a little."""
@@ -51,6 +56,9 @@ LINE, LINE_STEP = (32, 0.2), 28
 DIM, SPARE = 110, 0.998
 """Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn."""
 
+MOST_FAIR = 30
+"""Strokes of one panel among which pale ones can be letters; where there are more, they are what it shows."""
+
 MOST_ALONE = 12
 """Thin bright strokes of one panel that can be arrows; where there are more, they are what it shows."""
 
@@ -62,7 +70,8 @@ MOST_STROKES = 400
 class Stroke:
     """A connected part of ink with hard edges: its rectangle, how much of that it fills, how even and pure it is.
 
-    `depth` is how far from its rim its middle lies, in pixels.
+    It is `fair` if it is pure or as near to that as the figure goes. `depth` is how far from its rim its middle lies,
+    in pixels.
     """
 
     top: int
@@ -72,6 +81,7 @@ class Stroke:
     fill: float
     even: float
     pure: bool
+    fair: bool
     depth: float
 
     @property
@@ -110,6 +120,7 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
     import cv2
 
     marks = np.zeros(grey.shape, np.bool_)
+    whitest, blackest = (max(PALEST, float(level)) for level in (grey.max(), 255 - grey.min()))
     for panel in panels:
         if panel.kind != "picture" or min(panel.shape) < 8:
             continue
@@ -118,10 +129,14 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
         found |= _paper(part) | _lines(part)
         if colour.ndim == 3 and colour.dtype == np.uint8:
             found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
-        for bright, ground, least in ((part, around, BRIGHT_INK), (255 - part, 255 - around, 255 - DARK_INK)):
-            strokes = _strokes(bright, (bright > least) & (bright - ground > CONTRAST))
+        for bright, ground, least, most in (
+            (part, around, BRIGHT_INK, whitest),
+            (255 - part, 255 - around, 255 - DARK_INK, blackest),
+        ):
+            fair = PURE / 255 * most
+            strokes = _strokes(bright, (bright > least) & (bright - ground > CONTRAST), fair)
             if strokes is None:
-                full = _strokes(bright, (bright > FULL_INK) & (bright - ground > CONTRAST)) or []
+                full = _strokes(bright, (bright > FULL_INK) & (bright - ground > CONTRAST), fair) or []
                 drawn = [*_drawn(full, part.shape), *_full(full)]
             else:
                 drawn = [*_drawn(strokes, part.shape), *_alone(bright, strokes, found)]
@@ -135,8 +150,8 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
     return marks
 
 
-def _strokes(bright: FloatArray, ink: BoolArray) -> list[Stroke] | None:
-    """Parts of ink with hard edges; None where there are too many parts for ink."""
+def _strokes(bright: FloatArray, ink: BoolArray, fair: float) -> list[Stroke] | None:
+    """Parts of ink with hard edges, `fair` where they reach that level; None where there are too many parts for ink."""
     import cv2
 
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
@@ -151,27 +166,30 @@ def _strokes(bright: FloatArray, ink: BoolArray) -> list[Stroke] | None:
         window = (slice(top, top + height), slice(left, left + width))
         own = parts[window] == number
         levels = bright[window][own]
-        even, pure = float((levels > levels.max() - 16).mean()), bool(np.percentile(levels, 85) > PURE)
+        even, best = float((levels > levels.max() - 16).mean()), float(np.percentile(levels, 85))
         rim = (
             own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > MOSTLY_EVEN else own
         )
         if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
             inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
-            found.append(Stroke(top, left, height, width, area / (width * height), even, pure, float(inside.max())))
+            fill, depth = area / (width * height), float(inside.max())
+            found.append(Stroke(top, left, height, width, fill, even, best > PURE, best > fair, depth))
     return found
 
 
 def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
     """Strokes that are bars, arrows, letters of a word, or the letter in the corner of a panel."""
+    ink = [stroke for stroke in strokes if stroke.pure or (stroke.fair and len(strokes) <= MOST_FAIR)]
+    bars = [stroke for stroke in ink if stroke.is_bar]
     for stroke in strokes:
-        if any(bar.is_bar and bar.pure and _beside(stroke, bar) for bar in strokes if bar is not stroke):
+        if any(_beside(stroke, bar) for bar in bars if bar is not stroke):
             yield stroke
-        if not stroke.pure:
+        if stroke not in ink:
             continue
         neighbours = [other for other in strokes if other is not stroke and stroke.follows(other)]
         word = len(neighbours) >= 2 or any(sum(map(other.follows, strokes)) >= 3 for other in neighbours)
         corner = stroke.top + stroke.height < 0.2 * shape[0] and stroke.left + stroke.width < 0.2 * shape[1]
-        if stroke.is_bar or stroke.is_arrow or word or (corner and stroke.even > 0.3):
+        if stroke.is_bar or word or (stroke.pure and (stroke.is_arrow or (corner and stroke.even > 0.3))):
             yield stroke
 
 
@@ -222,7 +240,7 @@ def _coloured(part: npt.NDArray[Any]) -> BoolArray:
     high = bands.max(axis=2)
     spread = high - bands.min(axis=2)
     coloured = spread > COLOURFUL
-    others = (high > 25) & ~coloured
+    others = (high > SEEN) & ~coloured
     if not others.any():
         return np.zeros(coloured.shape, np.bool_)
     if np.median(high) > DARK_PANEL:
@@ -244,7 +262,9 @@ def _strange(part: npt.NDArray[Any]) -> BoolArray:
     counts = np.bincount(hue[high - low > TINTED], minlength=8)
     rare = counts < RARE * max(1, counts.sum())
     bright, tinted = high > LIGHT, high - low > TINTED
-    dyed = bright.any() and float(tinted[bright].mean()) > 0.7 and float(np.median(high)) < DARK_PANEL
+    seen = (high > SEEN) & ~(bright & ~tinted)
+    pale = high - low < PALE * high
+    dyed = seen.any() and float(pale[seen].mean()) < 0.3 and float(np.median(high)) < DARK_PANEL
     drawn = (high - low > COLOURFUL) & (high > PURE) & (low < 255 - PURE) & rare[hue]
     found = np.zeros(hue.shape, np.bool_)
     for some in (drawn, bright & ~tinted & dyed):

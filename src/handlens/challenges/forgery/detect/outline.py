@@ -40,3 +40,19 @@ def trimmed(top: int, left: int, mask: BoolArray) -> Patch | None:
         return None
     inner = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return Patch(top + int(rows[0]), left + int(columns[0]), np.ascontiguousarray(inner))
+
+
+def deepest(patch: Patch, *, deep: int, side: int, most: int) -> list[Patch]:
+    """Squares of `side` pixels around the places of a region that lie deepest in it, at least `deep`, and apart."""
+    import cv2
+
+    left, found = np.pad(patch.mask, 1).astype(np.uint8), list[Patch]()
+    while len(found) < most:
+        depth = cv2.distanceTransform(left, cv2.DIST_L2, 3)
+        row, column = (int(place) for place in np.unravel_index(int(depth.argmax()), depth.shape))
+        if depth[row, column] < deep:
+            break
+        top, start = patch.top + row - 1 - side // 2, patch.left + column - 1 - side // 2
+        found.append(Patch(top, start, np.ones((side, side), np.bool_)))
+        left[max(0, row - side) : row + side, max(0, column - side) : column + side] = 0
+    return found

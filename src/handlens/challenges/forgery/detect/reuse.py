@@ -59,7 +59,7 @@ class PanelTier:
             return None
         source = overlap_of(canvas.shape, one, other, aligned)
         copy = warp_patch(source, aligned, canvas.shape) if source else None
-        points = shared_interior(source, aligned, canvas.blocked) if source else points
+        points = shared_interior(source, aligned, canvas.silent) if source else points
         if source is None or copy is None or len(points) < FEWEST:
             return None
         return Match(source, copy, aligned, "panels", measure(canvas, points, aligned))

@@ -30,6 +30,7 @@ MOST_BENT: Mapping[str, tuple[float, int]] = {
     "regions": (0.65, 1_000),
     "key points": (0.65, 1_000),
     "panels": (1.2, 1_000),
+    "blots": (0.8, 1_000),
 }
 """Most pixels that parts of a region lie beside where the transform says, where so many pixels tell: of nearly all
 copies it is less than half of that, of the next section of a tissue and of squares on a ruler more. `regions` are those
