@@ -38,8 +38,9 @@ NEGATIVES = 20.0
 """How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
 
 
-ALARMS = 0.03
-"""Share of authentic figures that may be called forged: whoever is accused wrongly has more to lose than a score."""
+ALARMS, CERTAIN = 0.03, 0.9
+"""Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
+whoever is accused wrongly has more to lose than a score."""
 
 FEWEST_AUTHENTIC = 100
 """Authentic figures below which that share cannot be told."""
@@ -196,7 +197,7 @@ def _groups(examples: Sequence[Example]) -> list[str]:
 
 
 def _strictness(decision: Decision, surest: Any, has_twin: Any) -> float:
-    """The probability that at most ALARMS of the authentic figures exceed; 0 where there are too few to tell.
+    """The probability that surely at most ALARMS of the authentic figures exceed; 0 where there are too few to tell.
 
     Those with a forged twin are easy, and many: where there are enough of the others, it must hold for them too.
     """
@@ -204,8 +205,23 @@ def _strictness(decision: Decision, surest: Any, has_twin: Any) -> float:
     for some in (surest, surest[~has_twin]):
         if len(some) >= FEWEST_AUTHENTIC:
             said = np.sort([decision.figure(each) for each in some])[::-1]
-            limits.append(float(said[int(ALARMS * len(said))]))
+            limits.append(float(said[_most_alarms(len(said))]))
     return max(limits)
+
+
+def _most_alarms(count: int) -> int:
+    """How many of so many authentic figures may be called forged so that surely at most ALARMS of all would be.
+
+    The limit of Clopper and Pearson.
+
+    >>> [_most_alarms(count) for count in (100, 200, 400, 4000)]
+    [0, 2, 7, 105]
+    """
+    from scipy.stats import beta
+
+    alarms = np.arange(int(ALARMS * count) + 1)
+    most = beta.ppf(CERTAIN, alarms + 1, count - alarms)
+    return int(np.flatnonzero(most <= ALARMS).max(initial=0))
 
 
 def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:
