@@ -1,5 +1,6 @@
 """Settings for every test, and where the real data lies."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ from hypothesis import settings
 
 settings.register_profile("handlens", deadline=None)  # the first call imports libraries; the machine is shared
 settings.load_profile("handlens")
+
+# a shell starts what runs in the background with Ctrl-C ignored, and children would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
