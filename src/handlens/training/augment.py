@@ -39,16 +39,20 @@ class Augmentation:
     grains: float = 0.2
 
 
-def cut(rng: Random, image: Bytes, mask: Bytes, size: int, how: Augmentation) -> tuple[Bytes, Bytes]:
+def cut(
+    rng: Random, image: Bytes, mask: Bytes, size: int, how: Augmentation, beside: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Bytes, Bytes]:
     """A changed crop of an (H, W, 3) image and of its 0/255 mask: two (size, size) pictures, the mask 0 or 1.
 
-    Beyond the border the picture is mirrored.
+    Beyond the border the picture is mirrored. `beside` is how many rows lower and columns farther right than the image
+    the mask lies; in the crop they lie on each other.
     """
     import cv2
 
     rows, columns = _where(rng, image.shape[0], image.shape[1], size, how)
     crop = cv2.remap(image, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    truth = cv2.remap(mask, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    down, right = (np.float32(pixels) for pixels in beside)
+    truth = cv2.remap(mask, columns + right, rows + down, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
     return spoil(rng, restain(rng, np.asarray(crop, np.uint8), how), how), (truth > 127).astype(np.uint8)
 
 

@@ -96,6 +96,21 @@ def test_the_threshold_is_that_of_the_plan(tmp_path: Path) -> None:
     assert areas[0] > areas[1] > areas[2] > 0
 
 
+def test_the_answer_lies_where_the_labels_did(tmp_path: Path) -> None:
+    """Whole pixels move every pixel; halves move the threshold's crossing, in bands as in one piece."""
+    picture = disks()
+    images.write_png(tmp_path / "0.png", picture)
+    masks = {}
+    for down, right in ((0, 0), (1, 2), (-1, 0), (0.5, 0.5)):
+        folder = write_dark_is_cell(tmp_path / f"{down},{right}", down=down, right=right)
+        masks[down, right] = runs.decode(answer(folder, tmp_path / "0.png"), picture.shape[:2], order="rows")
+    assert np.array_equal(masks[1, 2][1:, 2:], masks[0, 0][:-1, :-2])
+    assert np.array_equal(masks[-1, 0][:-1], masks[0, 0][1:])
+    assert not np.array_equal(masks[0.5, 0.5], masks[0, 0])
+    with pytest.raises(ModelError, match=r"decision\.down is 40; expected a number from -4 to 4"):
+        answer(write_dark_is_cell(tmp_path / "far", down=40), tmp_path / "0.png")
+
+
 def test_tiles_do_not_show(model: Path, tmp_path: Path) -> None:
     """A model that looks two pixels far is not changed by tiles that share 16."""
     picture = cv2.resize(disks(), (500, 400))

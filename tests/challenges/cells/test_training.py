@@ -1,6 +1,7 @@
 """Training cells: from a folder to a model that solves without torch; the score is honest."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -44,7 +45,7 @@ def test_the_commands(slides, tmp_path):
     assert done.stderr.endswith("True\n")
     page = json.loads((run / "plan.json").read_text())
     assert (page["challenge"], page["finished"], page["fields"]["crop"]) == ("cells", True, 64)
-    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns"}
+    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns", "down", "right"}
     assert list(page["scores"]) == ["0", "1", "2", "3"]
     assert np.mean(list(page["scores"].values())) == pytest.approx(page["score"], abs=1e-9)
     assert page["speed"]["step"] > 0
@@ -69,7 +70,7 @@ def test_decisions_are_nested(slides):
 
     def decide(indices, predictions):
         seen.append(tuple(indices))
-        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0}
+        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0, "down": 0, "right": 0}
 
     from training_plans import plan_of
 
@@ -99,6 +100,35 @@ def test_the_best_threshold_is_found(slides):
     assert task.score(answers).value > 0.99
 
 
+def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_path):
+    """All masks moved by two pixels: items are as if they were not, and answers lie where the masks do."""
+    from handlens.images import read_mask, write_png
+
+    fields = Fields(weights="scratch", crop=64)
+    straight = make_task(slides, fields, {"order": "rows"})
+    moved = tmp_path / "moved"
+    shutil.copytree(slides, moved)
+    for path in moved.rglob("mask/*.png"):
+        write_png(path, np.roll(read_mask(path), (1, 2), axis=(0, 1)).astype(np.uint8) * 255)
+    beside = make_task(moved, fields, {"order": "rows"})
+    rng = np.random.default_rng
+    shares = [
+        np.mean(
+            [
+                np.mean(task.make_item(rng(seed), 0)["mask"] == straight.make_item(rng(seed), 0)["mask"])
+                for seed in range(8)
+            ]
+        )
+        for task in (beside, make_task(moved, replace(fields, aligned=False), {"order": "rows"}))
+    ]
+    assert shares[0] > 0.98 > shares[1]
+    predictions = {index: straight.make_item.__self__.pairs[index][1] for index in range(4)}
+    decision = beside.decide(range(4), predictions)
+    assert (decision["down"], decision["right"]) == (pytest.approx(1, abs=0.2), pytest.approx(2, abs=0.2))
+    answers = {id: beside.answer(index, predictions[index], decision) for index, id in enumerate(beside.ids)}
+    assert beside.score(answers).value > 0.95
+
+
 def test_dice_of_levels_is_that_of_pixels():
     rng = np.random.default_rng(1)
     prediction = rng.integers(0, 256, (20, 30), dtype=np.uint8)
@@ -116,7 +146,7 @@ def test_holes_and_specks(slides):
     prediction[5:25, 5:25] = 255
     prediction[10:13, 10:13] = 0
     prediction[35, 35] = 255
-    said = task.answer(0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9})
+    said = task.answer(0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9, "down": 0, "right": 0})
     expected = np.zeros((40, 40), bool)
     expected[5:25, 5:25] = True
     assert np.array_equal(decode(said, (40, 40), order="rows"), expected)

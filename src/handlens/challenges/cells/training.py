@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
+from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, measure_offset, move, usual_offset
 from handlens.components import drop_specks, fill_holes
 from handlens.errors import DataError, HandlensError
 from handlens.images import read_rgb
@@ -52,6 +53,7 @@ class Fields:
     outline    how much more a pixel at an outline counts
     dice       how much the overlap counts, beside cross-entropy
     turns      turned and mirrored copies whose answers are averaged: 1 or 8
+    aligned    whether labels that lie beside what they show are learned in their places; answers are moved back
     stain, gamma, bends, blurs, grains, smallest, largest  see handlens.training.augment
     """
 
@@ -61,6 +63,7 @@ class Fields:
     outline: float = 1.0
     dice: float = 1.0
     turns: int = 8
+    aligned: bool = True
     stain: float = 0.4
     gamma: float = 0.25
     bends: float = 0.15
@@ -95,7 +98,9 @@ def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainP
     settings = {**settings, "order": score.ORDER}  # in memory only one of the two is needed
     truth = data.open_truth(folder, settings)
     labels = tuple(truth.read(case) for case in truth.cases)
-    slides = Slides(tuple(_read_slides(truth, labels, progress)), labels, fields)
+    pairs = tuple(_read_slides(truth, labels, progress))
+    offsets = tuple(measure_offset(*pair) if fields.aligned else NOWHERE_ELSE for pair in pairs)
+    slides = Slides(pairs, labels, offsets, fields)
     return Task(
         challenge="cells",
         metric="Dice",
@@ -111,7 +116,7 @@ def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainP
         answer=slides.answer,
         score=lambda answers: score.score(answers, truth, settings),
         graph=graph,
-        default={"threshold": 0.5, "smallest": 0, "largest_hole": 0, "turns": fields.turns},
+        default=slides.plain_decision(usual_offset(offsets)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
         card=CARD,
     )
@@ -119,10 +124,12 @@ def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainP
 
 @dataclass(frozen=True, slots=True)
 class Slides:
-    """Slides with their masks (0 or 255), the same as runs, and everything that is done with them."""
+    """Slides with their masks (0 or 255), the same as runs, how far they lie beside what they show, and everything
+    that is done with them."""
 
     pairs: tuple[tuple[Bytes, Bytes], ...]
     labels: tuple[Runs, ...]
+    offsets: tuple[Offset, ...]
     fields: Fields
 
     def make_network(self) -> nn.Module:
@@ -137,7 +144,8 @@ class Slides:
 
         own = ("stain", "gamma", "bends", "blurs", "grains", "smallest", "largest")
         how = Augmentation(**{name: getattr(self.fields, name) for name in own})
-        image, mask = cut(rng, *self.pairs[index], self.fields.crop, how)
+        offset = self.offsets[index]
+        image, mask = cut(rng, *self.pairs[index], self.fields.crop, how, (offset.down, offset.right))
         return {"image": image, "mask": mask, "weight": edge_weight(mask, extra=self.fields.outline)}
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
@@ -157,14 +165,21 @@ class Slides:
         return predict_whole(network, self.pairs[index][0], turns=self.fields.turns)
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Bytes]) -> Decision:
-        """The threshold with the best mean Dice; then which holes are filled and which specks go, also by that."""
-        levels = [dice_at_levels(predictions[index], self.pairs[index][1]) for index in indices]
+        """Moved as the labels usually are, the threshold with the best mean Dice; then which holes are filled and which
+        specks go, also by that."""
+        offset = usual_offset(self.offsets[index] for index in indices)
+        levels = [dice_at_levels(_moved(predictions[index], offset), self.pairs[index][1]) for index in indices]
         level = 1 + int(np.argmax(np.mean(levels, axis=0)))
-        decision = {"threshold": (level - 0.5) / 255, "smallest": 0, "largest_hole": 0, "turns": self.fields.turns}
+        decision = self.plain_decision(offset) | {"threshold": (level - 0.5) / 255}
         for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
             values = [self._mean_dice(indices, predictions, decision | {name: size}) for size in sizes]
             decision[name] = sizes[int(np.argmax(np.round(values, 6)))]
         return decision
+
+    def plain_decision(self, offset: Offset) -> dict[str, Any]:
+        """What is done with probabilities before anything was chosen."""
+        where = {"down": round(offset.down, 3), "right": round(offset.right, 3)}
+        return {"threshold": 0.5, "smallest": 0, "largest_hole": 0, "turns": self.fields.turns, **where}
 
     def _mean_dice(self, indices: Sequence[int], predictions: Mapping[int, Bytes], decision: Decision) -> float:
         answers = [(self.answer(index, predictions[index], decision), self.labels[index]) for index in indices]
@@ -173,7 +188,8 @@ class Slides:
     def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Runs:
         """Runs of the mask, made as the solver makes them."""
         shape = (prediction.shape[0], prediction.shape[1])
-        said = encode(prediction > decision["threshold"] * 255, order=score.ORDER)
+        moved = _moved(prediction, Offset(decision["down"], decision["right"]))
+        said = encode(moved > decision["threshold"] * 255, order=score.ORDER)
         said = fill_holes(said, shape, largest=decision["largest_hole"])
         return drop_specks(said, shape, smallest=decision["smallest"])
 
@@ -200,6 +216,10 @@ def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
     )
     sizes = (inside + outside + inside[0])[1:]
     return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
+
+
+def _moved(prediction: Bytes, offset: Offset) -> Bytes:
+    return prediction if offset == NOWHERE_ELSE else np.rint(move(prediction, offset)).astype(np.uint8)
 
 
 def _read_slides(truth: Truth, labels: Sequence[Runs], progress: TrainProgress) -> list[tuple[Bytes, Bytes]]:
