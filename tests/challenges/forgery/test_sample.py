@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery import CHALLENGE, data
+from handlens.challenges.forgery import CHALLENGE, data, sample
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
 from handlens.challenges.forgery.sample import write_sample
-from handlens.errors import DataError
+from handlens.errors import DataError, HandlensError
 from handlens.images import read_grey
 from handlens.runs import decode
 
@@ -160,6 +160,26 @@ def test_one_kind_of_forgery_can_be_asked_for(tmp_path):
     write_sample(tmp_path, seed=3, cases=4, size=320, settings={"kind": "panel reuse"})
     for path in (tmp_path / "train_masks").iterdir():
         assert np.load(path).sum() > 0.02 * np.load(path)[0].size, "a panel is no small thing"
+
+
+def test_figures_of_one_panel_or_several_can_be_asked_for(tmp_path, monkeypatch):
+    asked = []
+
+    def remember(make):
+        def remembering(seed, number, wanted):
+            asked.append(wanted)
+            return make(seed, number, wanted)
+
+        return remembering
+
+    for name in ("make_figure", "make_lookalike"):
+        monkeypatch.setattr(sample, name, remember(getattr(sample, name)))
+    for panels, compound in ((None, None), ("one", False), ("several", True)):
+        write_sample(tmp_path / str(panels), seed=3, cases=3, size=160, settings={"panels": panels})
+        assert {wanted.compound for wanted in asked} == {compound}
+        asked.clear()
+    with pytest.raises(HandlensError, match="panel reuse in figures of one panel"):
+        write_sample(tmp_path, seed=3, cases=3, size=160, settings={"panels": "one", "kind": "panel reuse"})
 
 
 def test_the_kinds_that_can_be_asked_for_are_those_that_are_made():

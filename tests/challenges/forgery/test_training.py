@@ -5,12 +5,14 @@ import pytest
 from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, stored, texture
 
 from handlens.challenges.forgery import data, training
-from handlens.challenges.forgery.detect.decision import FILE, Decision, read_decision
+from handlens.challenges.forgery.detect.decision import FILE, Decision, read_decision, shipped
+from handlens.challenges.forgery.kept import to_text
 from handlens.challenges.forgery.labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.recipe import Matching
 from handlens.challenges.forgery.training import (
     ALARMS,
     FEWEST_AUTHENTIC,
+    FEWEST_COPIES,
     Example,
     _calibrate,
     _strictness,
@@ -179,7 +181,7 @@ def example(number, *, forged, detail, others=4, tier="objects"):
     return Example(Case(f"{kind}/{number}", None, SHAPE), truth, SHAPE, tuple(matches), tuple(labels))
 
 
-def clear_examples(count=20):
+def clear_examples(count=50):
     random = np.random.default_rng(0)
     for number in range(count):
         yield example(number, forged=True, detail=random.uniform(0.8, 0.98))
@@ -252,14 +254,43 @@ def test_forged_and_authentic_figures_count_the_same_however_many_they_are():
 
 
 def test_a_tier_with_true_matches_alone_is_not_fitted():
-    only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(4)]
+    only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(FEWEST_COPIES)]
     assert fit_curves(only_true) == {}
     mixed = [*only_true, *(example(number, forged=False, detail=0.2, tier="panels") for number in range(4))]
     assert fit_curves(mixed) == {}
 
 
+def test_a_tier_with_few_true_copies_keeps_the_curve_it_has():
+    few = list(clear_examples(FEWEST_COPIES - 1))
+    assert fit_curves(few) == {}
+    assert fit(few)[0].curves == shipped().curves
+    more, _ = fit(list(clear_examples(FEWEST_COPIES)))
+    assert more.curves["objects"] != shipped().curves["objects"]
+    assert more.curves["panels"] == shipped().curves["panels"]
+
+
+def test_two_folders_are_learned_from_together(few, tmp_path):
+    """Figures of the same names in two folders are not twins."""
+    other, run, told = write_figures(tmp_path / "other", count=1), tmp_path / "run", []
+    settings = {"seconds": 13.0, "more": other}
+    with pytest.raises(StoppedError):
+        train(few, run, settings, stopping_after(4, told))
+    assert (run / "more" / JOURNAL).is_file()
+    numbers = train(few, run, settings, lambda done, total: told.append((done, total)))
+    assert told == [1, 2, 3, 4, (5, 6), (6, 6)]
+    assert numbers["figures"] == 6
+    assert sorted(path.name for path in run.iterdir()) == [FILE]
+
+
+def test_figures_of_the_same_name_in_two_folders_are_no_twins(few, tmp_path):
+    truth = data.open_truth(few, {})
+    text = to_text((90, 90), [])
+    one, two = (training._example(tmp_path / name, truth.cases[0], truth, text) for name in ("one", "two"))
+    assert len(set(training._groups([one, one, two]))) == 2
+
+
 def test_unclear_matches_teach_nothing():
-    examples = list(clear_examples(6))
+    examples = list(clear_examples(FEWEST_COPIES))
     confused = [
         Example(
             each.case,
@@ -270,7 +301,7 @@ def test_unclear_matches_teach_nothing():
         )
         for each in examples
     ]
-    assert fit_curves(confused) == fit_curves(examples)
+    assert fit_curves(confused) == fit_curves(examples) != {}
 
 
 def test_few_figures_can_be_fitted():

@@ -14,6 +14,13 @@ OPTIONS = (
         choices=("object clone", "region copy", "cover-up", "panel reuse", "lane reuse"),
         commands=("sample",),
     ),
+    Option(
+        "panels",
+        "Figures of one panel or of several; otherwise both, as often as in the contest.",
+        choices=("one", "several"),
+        commands=("sample",),
+    ),
+    Option("more", "A further folder of labelled figures to learn from.", commands=("train",), kind="path"),
     Option("seconds", "Most seconds spent on one image.", default=13.0, commands=("solve", "train")),
 )
 

@@ -14,6 +14,7 @@ from handlens import runs
 from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
+from handlens.errors import HandlensError
 from handlens.images import Array, write_png
 from handlens.types import Settings
 
@@ -41,23 +42,32 @@ def write_sample(
     """Write train pictures with masks, `cases` test pictures, and the truth of the test under `truth`.
 
     `size` is the longer side of a figure in pixels, at most. The same seed writes the same bytes. `settings` may name
-    a folder of clean pictures as `sources`, and the one `kind` of forgery that is wanted.
+    a folder of clean pictures as `sources`, the one `kind` of forgery that is wanted, and whether figures have one or
+    several `panels`.
     """
-    sources = open_sources(Path(settings["sources"])) if settings.get("sources") else None
-    kind = settings.get("kind")
+    usual = _wanted(size, settings)
     pairs = max(2, round(cases * FORGED_ONLY / (2 * FORGED_ONLY - 1)))  # twins counted, about `cases`
     for number in range(pairs):
         name = str(FIRST_ID + number)
         twin = number % FORGED_ONLY != FORGED_ONLY // 2
-        made = make_figure(seed, number, Wanted(size=_size(size, number), sources=sources, plan=kind))
+        made = make_figure(seed, number, replace(usual, size=_size(size, number)))
         _write_training(folder, name, made, twin=twin, mode=_mode(seed, number))
     for number in range(pairs // LOOKALIKE_TRAINING):
         name = f"{FIRST_ID + pairs + cases + number}.png"
-        made = make_lookalike(seed, number, Wanted(size=_size(size, number), sources=sources))
+        made = make_lookalike(seed, number, replace(usual, size=_size(size, number), plan=None))
         write_png(folder / "train_images" / "authentic" / name, _stored(made.honest, _mode(seed, number)))
-    rows = _write_test(folder, seed, cases, Wanted(size=size, sources=sources, plan=kind), first=pairs)
+    rows = _write_test(folder, seed, cases, usual, first=pairs)
     _write_csv(folder / "sample_submission.csv", ("case_id", "annotation"), [(row[0], AUTHENTIC) for row in rows])
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
+
+
+def _wanted(size: int, settings: Settings) -> Wanted:
+    """What the settings say of a figure."""
+    sources = open_sources(Path(settings["sources"])) if settings.get("sources") else None
+    kind, panels = settings.get("kind"), settings.get("panels")
+    if (kind, panels) == ("panel reuse", "one"):
+        raise HandlensError("panel reuse in figures of one panel: it needs two; leave out --panels, or say several")
+    return Wanted(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)
 
 
 # --- files --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import Detector, decide, judge
-from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, describe, fit_curve
+from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, describe, fit_curve, shipped
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.kept import from_text, to_text
 from handlens.challenges.forgery.labels import FALSE, label_matches
@@ -22,11 +22,14 @@ from handlens.errors import DataError
 from handlens.files import write_text
 from handlens.images import read_image
 from handlens.metrics import matched_f1
-from handlens.runfolder import Journal, fingerprint
+from handlens.runfolder import JOURNAL, Journal, fingerprint
 from handlens.runs import Runs, decode, encode
 from handlens.splits import fold_of
 from handlens.types import Case, Progress, Settings, Shape, Truth
 from handlens.workers import map_in_processes, usable_cores
+
+MORE = "more"
+"""Sub-folder of a run with what was seen in the further figures, until all is done."""
 
 FOLDS = 5
 """Parts of the figures; each is judged by a decision that was fitted to the others."""
@@ -37,6 +40,9 @@ KEPT = 150
 NEGATIVES = 20.0
 """How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
 
+
+FEWEST_COPIES = 30
+"""True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like."""
 
 ALARMS, CERTAIN = 0.03, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
@@ -58,24 +64,25 @@ class Example:
 
 
 def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
-    """Fit the decision to the labelled figures of a folder; the numbers are of figures that were not fitted to.
+    """Fit the decision to the labelled figures of a folder, and of one `more`; the numbers are of figures that were not
+    fitted to.
 
     Stopped and called again, it goes on with the figures that were not yet looked at.
     """
-    truth = data.open_truth(folder, settings)
-    seconds = float(settings["seconds"])
-    words = [version("handlens"), repr(Detector()), str(seconds)]
-    journal = Journal(run, fingerprint(words, folder, without=run))
-    try:
-        _look_at_all(truth.cases, seconds, journal, progress)
-    finally:
-        journal.close()
-    examples = [_example(case, truth, journal.done[case.id][0]) for case in truth.cases]
+    seconds, more = float(settings["seconds"]), settings.get("more")
+    looks = [Look(data.open_truth(folder, settings), folder, run, seconds)]
+    if more is not None:
+        looks.append(Look(data.open_truth(more, settings), more, run / MORE, seconds))
+    total = sum(len(look.truth.cases) for look in looks)
+    examples: list[Example] = []
+    for look in looks:
+        examples += look.examples(partial(_tell, progress, len(examples), total))
     if not any(label >= 0 for example in examples for label in example.labels):
         raise DataError("the detector finds no true copy here, so that there is nothing to learn from", file=folder)
     decision, numbers = fit(examples)
     write_text(run / FILE, decision.to_json())
-    journal.remove()
+    for look in looks:
+        look.forget()
     return numbers
 
 
@@ -84,7 +91,8 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     folds = _folds(examples)
     surest, answered, scores = np.zeros(len(examples)), [], []
     curves_of = [
-        fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold]) for fold in range(FOLDS)
+        _with_known(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold]))
+        for fold in range(FOLDS)
     ]
     for number, (example, fold) in enumerate(zip(examples, folds, strict=True)):
         matches = judge(example.matches, Decision(curves_of[fold], worth=1.0))
@@ -112,14 +120,19 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
         "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
         "oF1": float(value.mean()),
     }
-    return Decision(fit_curves(examples), worth, slope, offset, strict), numbers
+    return Decision(_with_known(fit_curves(examples)), worth, slope, offset, strict), numbers
+
+
+def _with_known(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    """The curves, and for tiers that have none those that come with the program."""
+    return {**shipped().curves, **curves}
 
 
 def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
-    """A curve for each tier that has true and false matches."""
+    """A curve for each tier that has true copies enough, and false matches."""
     curves = {}
     for tier, names in FEATURES.items():
-        rows, labels, weights = [], [], []
+        rows, labels, weights, copies = [], [], [], 0
         for example in examples:
             chosen = [
                 (match, label)
@@ -127,6 +140,7 @@ def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
                 if match.tier == tier
             ]
             false = sum(label == FALSE for _, label in chosen)
+            copies += len({label for _, label in chosen if label >= 0})
             for match, label in chosen:
                 if label >= FALSE:
                     features = describe(match)
@@ -135,7 +149,7 @@ def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
                     same = sum(other == label for _, other in chosen)
                     weights.append(3.0 / same if label >= 0 else min(1.0, NEGATIVES / false))
         truths = np.array(labels, np.bool_)
-        if truths.any() and not truths.all():
+        if copies >= FEWEST_COPIES and not truths.all():
             curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights))
     return curves
 
@@ -148,6 +162,35 @@ def score_one(said: tuple[Runs, ...], truth: tuple[Runs, ...]) -> float:
 
 
 # --- examples -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The labelled figures of a folder, and where what was seen in them is kept until all is done."""
+
+    truth: Truth
+    folder: Path
+    place: Path
+    seconds: float
+
+    def examples(self, progress: Progress) -> list[Example]:
+        """All figures with their matches; those of another folder are in other groups, whatever their names."""
+        words = [version("handlens"), repr(Detector()), str(self.seconds)]
+        journal = Journal(self.place, fingerprint(words, self.folder, without=self.place))
+        try:
+            _look_at_all(self.truth.cases, self.seconds, journal, progress)
+        finally:
+            journal.close()
+        return [_example(self.folder, case, self.truth, journal.done[case.id][0]) for case in self.truth.cases]
+
+    def forget(self) -> None:
+        (self.place / JOURNAL).unlink(missing_ok=True)
+        if self.place.name == MORE:
+            self.place.rmdir()
+
+
+def _tell(progress: Progress, before: int, total: int, done: int, _of: int) -> None:
+    progress(before + done, total)
 
 
 def _look_at_all(cases: Sequence[Case], seconds: float, journal: Journal, progress: Progress) -> None:
@@ -175,10 +218,11 @@ def _look(detector: Detector, seconds: float, case: Case) -> str:
     return to_text((picture.shape[0], picture.shape[1]), best)
 
 
-def _example(case: Case, truth: Truth, text: str) -> Example:
+def _example(folder: Path, case: Case, truth: Truth, text: str) -> Example:
     shape, matches = from_text(text)
     instances = tuple(truth.read(case))
     masks = [decode(each, shape, order=ORDER) for each in instances]
+    case = replace(case, group=f"{folder}/{_group(case)}")
     return Example(case, instances, shape, matches, label_matches(matches, masks))
 
 
@@ -193,7 +237,11 @@ def _folds(examples: Sequence[Example]) -> list[int]:
 
 def _groups(examples: Sequence[Example]) -> list[str]:
     """A name for each example that its twin has too."""
-    return [example.case.group or example.case.id.rsplit("/", 1)[-1] for example in examples]
+    return [_group(example.case) for example in examples]
+
+
+def _group(case: Case) -> str:
+    return case.group or case.id.rsplit("/", 1)[-1]
 
 
 def _strictness(decision: Decision, surest: Any, has_twin: Any) -> float:
