@@ -237,10 +237,22 @@ def test_paper_between_a_pale_picture_and_a_plot_is_a_gutter():
     assert 196 <= picture.bottom <= 212
 
 
-def test_a_figure_of_plots_alone_is_looked_at_whole():
-    (panel,) = split(plot())
-    assert panel.kind == "picture"
-    assert panel.shape == (160, 220)
+def test_a_figure_of_charts_and_text_alone_shows_no_picture():
+    bars = np.full((160, 220), 255, np.uint8)
+    for number, high in enumerate((40, 90, 60)):
+        bars[140 - high : 140, 30 + 60 * number : 60 + 60 * number] = 90
+    for figure in (plot(), bars, np.hstack([plot(), bars])):
+        assert all(panel.kind in ("plot", "text") for panel in split(figure))
+
+
+def test_things_photographed_on_white_are_looked_at_whole():
+    """They have few shades, as charts do, but are nowhere plain."""
+    disks = np.zeros((160, 220), np.uint8)
+    for place in ((24, 24), (60, 55), (100, 90), (140, 60), (180, 120), (60, 130)):
+        cv2.circle(disks, place, 22, 1, -1)
+    shades = (60 + 30 * (texture(4, disks.shape, blur=1) > 128)).astype(np.uint8)
+    (panel,) = split(np.where(disks > 0, shades, np.uint8(255)))
+    assert (panel.kind, panel.shape) == ("picture", (160, 220))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (31, 31), (20, 3000)])

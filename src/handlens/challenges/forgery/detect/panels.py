@@ -26,6 +26,10 @@ in other lines, what any line may have, and the level of ink. Real pictures have
 others."""
 
 
+PLAIN, MOSTLY_PLAIN = 8, 0.9
+"""Grey levels among neighbours in the bar of a chart, and the share of such places in all that is not thin: a photograph
+on white paper has fewer."""
+
 WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
 """Least paper of a panel of thin lines, pixels across a stroke that is not thin, the share of ink in such ones, and the
 share of all that is not paper that may lie beside the strokes: tissue does, the blurred edge of a letter does not."""
@@ -61,10 +65,8 @@ class Splitting:
         small = self._dimmed(small)
         boxes = list(self._cut(small, (0, 0, *small.shape), self.depth, set()))
         panels = [self._name(small, box) for box in boxes] or [self._name(small, (0, 0, *small.shape))]
-        if not any(panel.kind == "picture" for panel in panels):
-            panels = [
-                Panel(0, 0, small.shape[0], small.shape[1], "picture")
-            ]  # a figure of plots alone is still looked at
+        if not any(panel.kind == "picture" for panel in panels) and not _is_drawn(small, small < self.white):
+            panels = [Panel(0, 0, small.shape[0], small.shape[1], "picture")]  # it is no page of charts and text
         scale = (height / small.shape[0], width / small.shape[1])
         return tuple(_enlarged(panel, scale) for panel in panels)
 
@@ -179,6 +181,15 @@ def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     thick = cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE)))
     around = cv2.dilate(ink.astype(np.uint8), np.ones((STROKE, STROKE))) > 0
     return bool(thick.sum() < THICK * ink.sum() and (shown & ~around).sum() < BLURRED * shown.sum())
+
+
+def _is_drawn(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
+    """Whether a figure is thin strokes, or plain areas such as the bars of a chart: nothing in it could be a copy."""
+    import cv2
+
+    inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
+    plain = cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) <= PLAIN
+    return _is_thin(part, shown) or bool((inside & plain).sum() > MOSTLY_PLAIN * inside.sum())
 
 
 def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
