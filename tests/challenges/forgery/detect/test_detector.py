@@ -334,7 +334,7 @@ def test_further_copies_of_an_object_are_no_peers_of_it():
 
 
 def test_what_only_letters_and_lines_can_be_is_no_evidence():
-    drawn = np.where(np.random.default_rng(0).random((160, 220)) < 0.5, 0, 255).astype(np.uint8)
+    drawn = np.where(np.random.default_rng(0).random((160, 220)) < 0.65, 0, 255).astype(np.uint8)
     drawn[60:150, 120:210] = drawn[5:95, 5:95]
     canvas = canvas_of(drawn)
     found = DETECTOR.keypoints.find(canvas, Clock(9))

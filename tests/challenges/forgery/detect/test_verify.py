@@ -135,6 +135,23 @@ def test_the_next_section_of_a_tissue_is_bent():
     assert 0.7 < found < 2.5
 
 
+@pytest.mark.parametrize(("copied", "alike"), [(True, True), (False, False)])
+def test_cells_that_lie_alike_are_quiet_only_where_they_were_copied(copied, alike):
+    """Discs at the same places of two fields: their outlines are alike in any case, the ground only in a copy."""
+    random = np.random.default_rng(5)
+    cells = np.zeros(SHAPE, np.float32)
+    for place in ((70, 80), (100, 90), (85, 115), (110, 120)):
+        for shift in (0, TARGET[0] - SOURCE[0]):
+            cv2.circle(cells, (place[0] + shift, place[1]), 7, 1.0, cv2.FILLED)
+    picture = 40 + 150 * cv2.GaussianBlur(cells, (0, 0), 1.2) + random.normal(0, 6, SHAPE)
+    if copied:
+        picture[:, 140 : 140 + 120] = picture[:, :120]
+    seen = measure(canvas_of(picture), points_of(disc()), similarity(to=(140, 0)))
+    assert seen["grain"] > 0.35
+    assert (seen["quiet"] > 0.9) == alike
+    assert copied or seen["quiet"] < 0.15
+
+
 @pytest.mark.parametrize(
     ("levels", "stored", "white"), [(20.0, np.uint8, 200), (0.6, np.uint8, 200), (40.0, np.uint16, 3000)]
 )

@@ -7,8 +7,9 @@ from detector_pictures import FREE, PLAIN, box, canvas_of, match_of, nuclei, sto
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.clock import Clock
+from handlens.challenges.forgery.detect.findings import Panel
 from handlens.challenges.forgery.detect.objects import ObjectTier
-from handlens.challenges.forgery.detect.vetoes import is_bent, proves_nothing
+from handlens.challenges.forgery.detect.vetoes import is_bent, is_label, proves_nothing
 
 COPY = {"busy": 9.0, "depth": 20.0, "even": 0.9, "even weave": 0.9, "bend": 0.1, "pixels": 2000.0}
 TIERS = ("objects", "key points", "shifts", "panels", "blots")
@@ -23,6 +24,30 @@ def refused(tier="objects", side=20, *, shrunk=False, **seen):
 def test_an_ordinary_copy_is_not_refused(tier):
     assert not refused(tier)
     assert not is_bent(tier, COPY)
+
+
+PANELS = (Panel(0, 0, 200, 200, "picture"), Panel(0, 210, 200, 410, "picture"), Panel(210, 0, 510, 300, "picture"))
+
+
+def labels(source, copy, tier="objects", size=12):
+    """Whether things at two places (row and column of their corners) are taken for labels of panels."""
+    return is_label(match_of(box(*source, size, size), box(*copy, size, size), tier=tier), PANELS)
+
+
+def test_letters_and_bars_stand_at_the_same_place_of_two_panels():
+    assert labels((8, 9), (8, 219))
+    assert labels((8, 9), (9, 217)), "nearly"
+    assert labels((180, 180), (181, 391)), "below, to the right"
+    assert labels((20, 20), (242, 32)), "in proportion to a larger panel"
+
+
+def test_other_things_in_corners_are_no_labels():
+    assert not labels((8, 9), (8, 60)), "in one panel"
+    assert not labels((8, 9), (20, 219)), "lower"
+    assert not labels((90, 90), (90, 300)), "in the middle"
+    assert not labels((8, 9), (8, 219), size=50), "large"
+    assert not labels((8, 9), (8, 219), tier="panels"), "the corner of a reused panel"
+    assert not labels((203, 100), (203, 300)), "between panels"
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -25,7 +25,7 @@ from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
 from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
-from handlens.challenges.forgery.detect.vetoes import is_bent, proves_nothing
+from handlens.challenges.forgery.detect.vetoes import is_bent, is_label, proves_nothing
 
 SECONDS = 13.0
 """Time for one figure in the contest."""
@@ -157,7 +157,7 @@ def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:
             points = shared_interior(match.source, match.matrix, silent)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}
         match = replace(match, evidence=evidence)
-        if not proves_nothing(match, shrunk=canvas.factor < 1):
+        if not proves_nothing(match, shrunk=canvas.factor < 1) and not is_label(match, canvas.panels):
             measured.append(match)
     return measured
 

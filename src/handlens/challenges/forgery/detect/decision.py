@@ -96,7 +96,7 @@ def shipped() -> Decision:
 
 
 MEASURED = (
-    *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even", "quiet"),
     *("bend", "depth", "pixels", "inliers"),
     *("rival", "crowd", "peers", "choices", "standing", "drift", "weight"),
 )
@@ -121,6 +121,7 @@ def describe(match: Match) -> dict[str, float]:
         "calm": calm,
         "weave": weave,
         "even": found["even"],
+        "quiet": fisher(found["quiet"]),
         "bend": float(np.log(0.05 + found["bend"])),
         "depth": float(np.log(np.clip(found["depth"], *DEPTHS))),
         "strength": float(np.log1p(max(0.0, detail) * np.sqrt(pixels))),
@@ -158,7 +159,7 @@ def _proof(value: float, pixels: float, alike: float) -> float:
 
 
 COMMON = (
-    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "bend", "depth"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "quiet", "bend", "depth"),
     *("strength", "proof", "calm proof", "grain proof", "weave proof", "noise proof"),
     *("advantage", "choices", "drift"),
 )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas import Canvas
-from handlens.challenges.forgery.detect.findings import FloatArray, Matrix, Patch
+from handlens.challenges.forgery.detect.findings import FloatArray, IntArray, Matrix, Patch
 from handlens.challenges.forgery.detect.verify import FEWEST, Points, correlation, moved, sample
 
 FEWEST_IN_QUARTER = 8
@@ -31,6 +31,9 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
 
     `even` is how alike the quarter of the region is that is least alike, relative to the whole: an arrow or a cut edge
     that two honest regions have in common makes them alike in one corner. `even weave` is the same without noise.
+
+    `quiet` is how alike the grain is where nothing is steep: outlines of cells are grain too, and those of the next
+    section of a tissue lie alike.
 
     `bend` is how far its parts would have to be shifted, in pixels: tissue grows and is cut crooked, a copy is not.
 
@@ -63,6 +66,7 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
         "weave": weave,
         "even": min(even_detail, even_grain),
         "even weave": min(even_calm, even_weave),
+        "quiet": _quiet(canvas, (rows, columns), (x, y), source[2], copy[2]),
         "smooth": float(smooth),
         "coarse": float(coarse),
         "slow": float(slow),
@@ -73,6 +77,20 @@ def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:
         "pixels": float(len(points)),
         "busy": float(min(source[2].std(), copy[2].std())),
     }
+
+
+def _quiet(
+    canvas: Canvas, here: tuple[IntArray, IntArray], there: tuple[FloatArray, FloatArray], *grain: FloatArray
+) -> float:
+    """How alike the grain of source and copy is in the half of the pixels that is least steep in either."""
+    steep = np.maximum(np.hypot(canvas.across[here], canvas.down[here]), _steepness(canvas, *there))
+    calmest = steep <= np.median(steep)
+    return correlation(*(each[calmest] for each in grain))
+
+
+def _steepness(canvas: Canvas, x: FloatArray, y: FloatArray) -> FloatArray:
+    across, down = (sample(picture, x, y, cubic=False) for picture in (canvas.across, canvas.down))
+    return np.hypot(across, down)
 
 
 def bend(canvas: Canvas, points: Points, matrix: Matrix) -> float:

@@ -27,8 +27,8 @@ others."""
 
 
 PLAIN, MOSTLY_PLAIN = 8, 0.9
-"""Grey levels among neighbours in the bar of a chart, and the share of such places in all that is not thin: a photograph
-on white paper has fewer."""
+"""Grey levels among neighbours in the bar of a chart, and the share of such places in all that is not thin: of a
+photograph on white paper it is less."""
 
 WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
 """Least paper of a panel of thin lines, pixels across a stroke that is not thin, the share of ink in such ones, and the

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.findings import Match, Panel
 
 ALL = 1_000_000
 """More pixels than are ever measured."""
@@ -35,6 +35,44 @@ MOST_BENT: Mapping[str, tuple[float, int]] = {
 """Most pixels that parts of a region lie beside where the transform says, where so many pixels tell: of nearly all
 copies it is less than half of that, of the next section of a tissue and of squares on a ruler more. `regions` are those
 around objects."""
+
+
+CORNER, SAME_PLACE, IN_PROPORTION = 0.2, 3.0, 0.02
+"""Share of a panel's shorter side from its corner within which its letter or scale bar stands, and how far apart those
+of two panels stand, seen from there, in pixels or as a share of that side."""
+
+
+def is_label(match: Match, panels: Sequence[Panel]) -> bool:
+    """Whether two small things stand at the same place near the same corner of two panels, as letters and bars do."""
+    if match.tier == "panels":
+        return False
+    places = []
+    for patch in (match.source, match.copy):
+        x, y = patch.centre
+        own = [panel for panel in panels if panel.top <= y < panel.bottom and panel.left <= x < panel.right]
+        if not own or max(patch.mask.shape) > CORNER * min(own[0].shape):
+            return False
+        places.append((own[0], x, y))
+    (one, *_), (other, *_) = places
+    return one is not other and any(
+        _stand_alike(*(_from_corner(*place, right=right, below=below) for place in places))
+        for right in (False, True)
+        for below in (False, True)
+    )
+
+
+def _from_corner(panel: Panel, x: float, y: float, *, right: bool, below: bool) -> tuple[float, float, float]:
+    """How far a place is from a corner of its panel, across and down, and the panel's shorter side."""
+    across = panel.right - x if right else x - panel.left
+    return across, panel.bottom - y if below else y - panel.top, min(panel.shape)
+
+
+def _stand_alike(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    for here, there in zip(one[:2], other[:2], strict=True):
+        shares = here / one[2], there / other[2]
+        if max(shares) > CORNER or (abs(here - there) > SAME_PLACE and abs(shares[0] - shares[1]) > IN_PROPORTION):
+            return False
+    return True
 
 
 def proves_nothing(match: Match, *, shrunk: bool) -> bool:
