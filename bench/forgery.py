@@ -1,6 +1,6 @@
 """How good and how fast the forgery detector is, beside plain SIFT and without its parts: tables with bars.
 
-python bench/forgery.py [--quick] [--part quality|plain|speed|ablation]
+python bench/forgery.py [--quick] [--part quality|plain|speed|ablation]...
 """
 
 from __future__ import annotations
@@ -332,13 +332,15 @@ def print_ablation(results: Sequence[Result], names: Iterable[str]) -> None:
 # --- the whole run ----------------------------------------------------------------------------------------------------
 
 
-def plan(questions: Sequence[Question], parts: Sequence[str], names: Sequence[str], ablated: int) -> Iterator[Item]:
+def plan(
+    questions: Sequence[Question], parts: Sequence[str], names: Sequence[str], ablated: Sequence[Question]
+) -> Iterator[Item]:
     """Which methods are asked about each picture; large figures first, so that no process is late at the end."""
     for question in sorted(questions, key=lambda each: -each.size):
         methods = ["plain"] if "plain" in parts and question.group != "sources" else []
         if parts != ["ablation"]:
             methods.append("handlens")
-        if "ablation" in parts and question.group not in ("sources", "look-alike") and question.number < ablated:
+        if question in ablated and question.group not in ("sources", "look-alike"):
             methods += [name for name in names if name not in methods]
         yield question, tuple(methods)
 
@@ -371,13 +373,14 @@ def wall_times(questions: Sequence[Question], detector: Detector, seed: int, wor
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few pictures of each kind: to see that it works")
-    parser.add_argument("--part", choices=PARTS, help="one of the tables; all where not given")
+    parser.add_argument("--part", choices=PARTS, action="append", help="one of the tables; all where not given")
     parser.add_argument("--seed", type=int, default=2026, help="of the made-up figures; one that nothing was fitted to")
     parser.add_argument("--figures", type=int, default=200, help="made-up figures, half of them forged")
+    parser.add_argument("--ablated", type=int, default=60, help="pictures of each group that the ablation looks at")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", type=Path, help="a folder with a decision.json, in place of the shipped one")
     options = parser.parse_args()
-    parts = [options.part] if options.part else list(PARTS)
+    parts = options.part or list(PARTS)
     questions = list(list_questions(options.figures))
     questions = thinned(questions, 6) if options.quick else questions
     if "quality" not in parts:
@@ -388,7 +391,8 @@ def main() -> None:
         print(f"{SHARED / folder} is not there: its lines are skipped")
     known = detectors(options.model)
     walls = wall_times(timed, known["handlens"], options.seed, options.workers)
-    items = [item for item in plan(questions, parts, list(known), ablated=40 if options.quick else 60) if item[1]]
+    ablated = thinned(questions, options.ablated) if "ablation" in parts else []
+    items = [item for item in plan(questions, parts, list(known), ablated) if item[1]]
     results = look_at_all(items, options.model, options.seed, options.workers)
     if "quality" in parts:
         print_quality(results)
