@@ -45,7 +45,7 @@ def test_the_commands(slides, tmp_path):
     assert done.stderr.endswith("True\n")
     page = json.loads((run / "plan.json").read_text())
     assert (page["challenge"], page["finished"], page["fields"]["crop"]) == ("cells", True, 64)
-    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns", "down", "right"}
+    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns", "down", "right", "margin"}
     assert list(page["scores"]) == ["0", "1", "2", "3"]
     assert np.mean(list(page["scores"].values())) == pytest.approx(page["score"], abs=1e-9)
     assert page["speed"]["step"] > 0
@@ -70,7 +70,7 @@ def test_decisions_are_nested(slides):
 
     def decide(indices, predictions):
         seen.append(tuple(indices))
-        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0, "down": 0, "right": 0}
+        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0, "down": 0, "right": 0, "margin": 0}
 
     from training_plans import plan_of
 
@@ -129,6 +129,21 @@ def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_pa
     assert beside.score(answers).value > 0.95
 
 
+def test_where_labels_end_before_the_border_so_do_answers(slides, tmp_path):
+    from handlens.images import write_png
+
+    framed = tmp_path / "framed"
+    shutil.copytree(slides, framed)
+    mask = np.pad(np.full((122, 122), 255, np.uint8), 3)  # all is a cell, but for three pixels along the border
+    for path in framed.rglob("mask/*.png"):
+        write_png(path, mask)
+    task = make_task(framed, Fields(weights="scratch", crop=64, aligned=False), {"order": "rows"})
+    predictions = {index: np.full((128, 128), 200, np.uint8) for index in range(4)}
+    decision = task.decide(range(4), predictions)
+    assert decision["margin"] == 3
+    assert np.array_equal(decode(task.answer(0, predictions[0], decision), (128, 128), order="rows"), mask > 0)
+
+
 def test_dice_of_levels_is_that_of_pixels():
     rng = np.random.default_rng(1)
     prediction = rng.integers(0, 256, (20, 30), dtype=np.uint8)
@@ -146,7 +161,9 @@ def test_holes_and_specks(slides):
     prediction[5:25, 5:25] = 255
     prediction[10:13, 10:13] = 0
     prediction[35, 35] = 255
-    said = task.answer(0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9, "down": 0, "right": 0})
+    said = task.answer(
+        0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9, "down": 0, "right": 0, "margin": 0}
+    )
     expected = np.zeros((40, 40), bool)
     expected[5:25, 5:25] = True
     assert np.array_equal(decode(said, (40, 40), order="rows"), expected)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from handlens.bands import Source, opened
 from handlens.challenges.cells.instances import INSTANCES, write_instances
-from handlens.challenges.cells.offsets import FARTHEST, Offset, move_bands
+from handlens.challenges.cells.offsets import FARTHEST, Offset, clear_margin, move_bands
 from handlens.challenges.cells.otsu import OtsuRecipe
 from handlens.challenges.cells.score import ORDER
 from handlens.components import drop_specks, fill_holes, join
@@ -34,13 +34,15 @@ class Decision:
     """What is made of probabilities: a cell where they are above `threshold`.
 
     Pieces of fewer pixels than `smallest` go, holes of up to `largest_hole` are filled; 0 leaves them as they are.
-    `offset` is where the labels lie that the model learned from: beside what they show, and so does the answer.
+    `offset` is where the labels lie that the model learned from: beside what they show, and so does the answer. They
+    end `margin` pixels before the border of a picture, and so does it.
     """
 
     threshold: float
     smallest: int = 0
     largest_hole: int = 0
     offset: Offset = field(default_factory=Offset)
+    margin: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> Decision:
@@ -49,6 +51,7 @@ class Decision:
             int(plan.number("smallest", least=0, most=100_000, default=0)),
             int(plan.number("largest_hole", least=0, most=100_000, default=0)),
             Offset(*(plan.number(name, least=-FARTHEST, most=FARTHEST, default=0) for name in ("down", "right"))),
+            int(plan.number("margin", least=0, most=100, default=0)),
         )
 
 
@@ -76,6 +79,7 @@ class Network:
         bands = []
         predicted = predict(source, self.segmenter, tiling=self.tiling, turns=self.turns)
         for top, probability in move_bands(predicted, source.shape, self.decision.offset):
+            clear_margin(probability, source.shape, top=top, margin=self.decision.margin)
             band = encode(probability > self.decision.threshold, order=ORDER)
             bands.append(Runs(band.starts + top * width, band.lengths))
             if certainty is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
-from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, measure_offset, move, usual_offset
+from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, clear_margin, measure_offset, move, usual_offset
 from handlens.components import drop_specks, fill_holes
 from handlens.errors import DataError, HandlensError
 from handlens.images import read_rgb
@@ -32,6 +32,9 @@ SPECKS = (0, 40, 80, 120)
 
 HOLES = (0, 30, 100)
 """Pixels of the largest hole that is filled: what may be chosen."""
+
+MARGINS = (0, 1, 2, 3, 4, 6, 8)
+"""Pixels along the border of a slide that are left out: what may be chosen."""
 
 CARD = (
     "Says for every pixel of an H&E slide at 40x how likely it belongs to a nucleus. Input `image`: uint8",
@@ -165,20 +168,19 @@ class Slides:
         return predict_whole(network, self.pairs[index][0], turns=self.fields.turns)
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Bytes]) -> Decision:
-        """Moved as the labels usually are, the threshold with the best mean Dice; then which holes are filled and which
-        specks go, also by that."""
+        """Moved as labels usually are, the threshold with the best Dice; then margin, holes and specks by that too."""
         offset = usual_offset(self.offsets[index] for index in indices)
         levels = [dice_at_levels(_moved(predictions[index], offset), self.pairs[index][1]) for index in indices]
         level = 1 + int(np.argmax(np.mean(levels, axis=0)))
         decision = self.plain_decision(offset) | {"threshold": (level - 0.5) / 255}
-        for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
+        for name, sizes in (("margin", MARGINS), ("largest_hole", HOLES), ("smallest", SPECKS)):
             values = [self._mean_dice(indices, predictions, decision | {name: size}) for size in sizes]
             decision[name] = sizes[int(np.argmax(np.round(values, 6)))]
         return decision
 
     def plain_decision(self, offset: Offset) -> dict[str, Any]:
         """What is done with probabilities before anything was chosen."""
-        where = {"down": round(offset.down, 3), "right": round(offset.right, 3)}
+        where = {"down": round(offset.down, 3), "right": round(offset.right, 3), "margin": 0}
         return {"threshold": 0.5, "smallest": 0, "largest_hole": 0, "turns": self.fields.turns, **where}
 
     def _mean_dice(self, indices: Sequence[int], predictions: Mapping[int, Bytes], decision: Decision) -> float:
@@ -189,6 +191,7 @@ class Slides:
         """Runs of the mask, made as the solver makes them."""
         shape = (prediction.shape[0], prediction.shape[1])
         moved = _moved(prediction, Offset(decision["down"], decision["right"]))
+        clear_margin(moved, shape, top=0, margin=decision["margin"])
         said = encode(moved > decision["threshold"] * 255, order=score.ORDER)
         said = fill_holes(said, shape, largest=decision["largest_hole"])
         return drop_specks(said, shape, smallest=decision["smallest"])
@@ -219,7 +222,7 @@ def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
 
 
 def _moved(prediction: Bytes, offset: Offset) -> Bytes:
-    return prediction if offset == NOWHERE_ELSE else np.rint(move(prediction, offset)).astype(np.uint8)
+    return np.rint(move(prediction, offset)).astype(np.uint8)
 
 
 def _read_slides(truth: Truth, labels: Sequence[Runs], progress: TrainProgress) -> list[tuple[Bytes, Bytes]]:
