@@ -28,8 +28,8 @@ class Journal:
     Nothing is written before the first answer.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.path = folder / JOURNAL
+    def __init__(self, folder: Path, key: str, name: str = JOURNAL) -> None:
+        self.path = folder / name
         self.key = key
         self.done = _read_done(self.path, key)
         self._stream: IO[str] | None = None

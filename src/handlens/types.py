@@ -148,7 +148,7 @@ class Option:
             fits, expected = isinstance(value, int | float) and 0 <= value < inf, "a number from 0 on"
         if not fits:
             raise HandlensError(f"{self.name} is {value!r}; expected {expected}")
-        return Path(value) if self.kind == "path" else value
+        return Path(value).absolute() if self.kind == "path" else value
 
 
 Settings = Mapping[str, Any]

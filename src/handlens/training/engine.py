@@ -178,8 +178,7 @@ def _refuse_other(plan: Plan, order: _Order, task: Task) -> None:
     planned["fields"] = dict(plan.fields)
     other = [name for name in given if given[name] != planned[name]]
     if other:
-        what = f"this run was begun with other {', '.join(other)}: use handlens train --resume, or name a new folder"
-        raise DataError(what, file=order.run)
+        raise DataError(f"this run was begun with other {', '.join(other)}: name a new folder", file=order.run)
 
 
 # --- stages -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from handlens.challenges.cells.recipe import SHIPPED, Decision, LearnedRecipe, L
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.metrics import compare, dice
 from handlens.models import is_model
-from handlens.tiles import Tiling
+from handlens.tiles import BAND_ROWS, Tiling
 from handlens.types import Case, Context
 
 CELLS = registry.challenge("cells")
@@ -97,8 +97,9 @@ def test_the_threshold_is_that_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_the_answer_lies_where_the_labels_did(tmp_path: Path) -> None:
-    """Whole pixels move every pixel; halves move the threshold's crossing, in bands as in one piece."""
-    picture = disks()
+    """Whole pixels move every pixel, halves the crossing of the threshold; the picture has more rows than a band."""
+    picture = np.concatenate([disks(), disks(), disks()])
+    assert len(picture) > BAND_ROWS
     images.write_png(tmp_path / "0.png", picture)
     masks = {}
     for down, right in ((0, 0), (1, 2), (-1, 0), (0.5, 0.5)):

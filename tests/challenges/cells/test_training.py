@@ -15,6 +15,7 @@ from dataclasses import replace
 import tiny_training
 
 from handlens import pipeline, registry
+from handlens.challenges.cells.offsets import Offset
 from handlens.challenges.cells.training import Fields, dice_at_levels, make_task
 from handlens.errors import HandlensError
 from handlens.runs import decode, encode
@@ -84,6 +85,15 @@ def test_decisions_are_nested(slides):
         task.ids[index]: task.answer(index, predictions[index], judged.fold_decisions[index % 2]) for index in range(4)
     }
     assert judged.score == task.score(answers)
+
+
+def test_a_decision_does_not_know_how_other_labels_lie(slides):
+    task = make_task(slides, Fields(weights="scratch", crop=64), {"order": "rows"})
+    predictions = {index: pair[1] for index, pair in enumerate(task.make_item.__self__.pairs)}
+    own = task.make_item.__self__
+    far = replace(own, offsets=(*own.offsets[:3], Offset(3, -3)))
+    assert far.decide((0, 1, 2), predictions) == own.decide((0, 1, 2), predictions)
+    assert far.decide((0, 3), predictions) != own.decide((0, 3), predictions)
 
 
 def test_the_best_threshold_is_found(slides):

@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, stored, texture
 
 from handlens.challenges.forgery import data, training
-from handlens.challenges.forgery.detect.decision import FILE, Decision, read_decision, shipped
+from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Decision, read_decision, shipped
 from handlens.challenges.forgery.kept import to_text
 from handlens.challenges.forgery.labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.recipe import Matching
@@ -255,18 +255,25 @@ def test_forged_and_authentic_figures_count_the_same_however_many_they_are():
 
 def test_a_tier_with_true_matches_alone_is_not_fitted():
     only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(FEWEST_COPIES)]
-    assert fit_curves(only_true) == {}
+    assert fit_curves(only_true, FEATURES) == {}
     mixed = [*only_true, *(example(number, forged=False, detail=0.2, tier="panels") for number in range(4))]
-    assert fit_curves(mixed) == {}
+    assert fit_curves(mixed, FEATURES) == {}
 
 
-def test_a_tier_with_few_true_copies_keeps_the_curve_it_has():
-    few = list(clear_examples(FEWEST_COPIES - 1))
-    assert fit_curves(few) == {}
-    assert fit(few)[0].curves == shipped().curves
-    more, _ = fit(list(clear_examples(FEWEST_COPIES)))
-    assert more.curves["objects"] != shipped().curves["objects"]
-    assert more.curves["panels"] == shipped().curves["panels"]
+def test_a_tier_with_few_true_copies_keeps_the_curve_it_has(monkeypatch):
+    few, enough = (list(clear_examples(count)) for count in (FEWEST_COPIES - 1, FEWEST_COPIES))
+    asked = []
+    monkeypatch.setattr(
+        training, "fit_curves", lambda some, tiers: asked.append(list(tiers)) or fit_curves(some, tiers)
+    )
+    decision, numbers = fit(few)
+    assert decision.curves == shipped().curves
+    assert numbers["tiers fitted"] == 0
+    decision, numbers = fit(enough)
+    assert decision.curves["objects"] != shipped().curves["objects"]
+    assert decision.curves["panels"] == shipped().curves["panels"]
+    assert numbers["tiers fitted"] == 1
+    assert asked == [[]] * 6 + [["objects"]] * 6, "folds are judged by the kind of curve that is written"
 
 
 def test_two_folders_are_learned_from_together(few, tmp_path):
@@ -275,17 +282,38 @@ def test_two_folders_are_learned_from_together(few, tmp_path):
     settings = {"seconds": 13.0, "more": other}
     with pytest.raises(StoppedError):
         train(few, run, settings, stopping_after(4, told))
-    assert (run / "more" / JOURNAL).is_file()
+    assert sorted(path.name for path in run.iterdir()) == [JOURNAL, "more.jsonl"]
     numbers = train(few, run, settings, lambda done, total: told.append((done, total)))
     assert told == [1, 2, 3, 4, (5, 6), (6, 6)]
     assert numbers["figures"] == 6
     assert sorted(path.name for path in run.iterdir()) == [FILE]
 
 
+def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):
+    other, told = write_figures(tmp_path / "other", count=1), []
+    settings = {"seconds": 13.0, "more": other}
+    with pytest.raises(StoppedError):
+        train(few, other / "more", settings, stopping_after(5, told))
+    train(few, other / "more", settings, lambda done, _total: told.append(done))
+    assert told == [1, 2, 3, 4, 5, 6]
+    assert [path.name for path in (other / "more").iterdir()] == [FILE]
+
+
+def test_no_figure_counts_twice(few, tmp_path):
+    for more, match in (
+        (few, "no figure may count twice"),
+        (few / "train_images", "twice"),
+        (tmp_path / "no", "no such"),
+    ):
+        with pytest.raises(DataError, match=match):
+            train(few, tmp_path / "run", {"seconds": 13.0, "more": more}, quiet)
+    assert not (tmp_path / "run").exists()
+
+
 def test_figures_of_the_same_name_in_two_folders_are_no_twins(few, tmp_path):
     truth = data.open_truth(few, {})
     text = to_text((90, 90), [])
-    one, two = (training._example(tmp_path / name, truth.cases[0], truth, text) for name in ("one", "two"))
+    one, two = (training._example(number, truth.cases[0], truth, text) for number in (0, 1))
     assert len(set(training._groups([one, one, two]))) == 2
 
 
@@ -301,7 +329,7 @@ def test_unclear_matches_teach_nothing():
         )
         for each in examples
     ]
-    assert fit_curves(confused) == fit_curves(examples) != {}
+    assert fit_curves(confused, ["objects"]) == fit_curves(examples, ["objects"]) != {}
 
 
 def test_few_figures_can_be_fitted():
@@ -320,9 +348,9 @@ def test_a_twin_is_judged_by_what_did_not_see_it():
 def test_no_fold_is_fitted_to_itself(monkeypatch):
     fitted = []
 
-    def remember(examples):
+    def remember(examples, tiers):
         fitted.append({each.case.id for each in examples})
-        return fit_curves(examples)
+        return fit_curves(examples, tiers)
 
     monkeypatch.setattr(training, "fit_curves", remember)
     examples = list(clear_examples(10))

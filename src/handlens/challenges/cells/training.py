@@ -101,8 +101,7 @@ def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainP
     settings = {**settings, "order": score.ORDER}  # in memory only one of the two is needed
     truth = data.open_truth(folder, settings)
     labels = tuple(truth.read(case) for case in truth.cases)
-    pairs = tuple(_read_slides(truth, labels, progress))
-    offsets = tuple(measure_offset(*pair) if fields.aligned else NOWHERE_ELSE for pair in pairs)
+    pairs, offsets = _read_slides(truth, labels, progress, aligned=fields.aligned)
     slides = Slides(pairs, labels, offsets, fields)
     return Task(
         challenge="cells",
@@ -225,12 +224,17 @@ def _moved(prediction: Bytes, offset: Offset) -> Bytes:
     return np.rint(move(prediction, offset)).astype(np.uint8)
 
 
-def _read_slides(truth: Truth, labels: Sequence[Runs], progress: TrainProgress) -> list[tuple[Bytes, Bytes]]:
-    found: list[tuple[Bytes, Bytes]] = []
+def _read_slides(
+    truth: Truth, labels: Sequence[Runs], progress: TrainProgress, *, aligned: bool
+) -> tuple[tuple[tuple[Bytes, Bytes], ...], tuple[Offset, ...]]:
+    """Slides with their masks, and how far these lie beside what they show, where that is asked for."""
+    pairs: list[tuple[Bytes, Bytes]] = []
+    offsets: list[Offset] = []
     for case, label in zip(truth.cases, labels, strict=True):
-        progress(len(found), len(labels), "reading slides")
+        progress(len(pairs), len(labels), "reading slides")
         if case.shape is None:
             raise DataError("its size is unknown", file=case.path)
-        mask = decode(label, case.shape, order=score.ORDER)
-        found.append((read_rgb(case.path), mask.astype(np.uint8) * np.uint8(255)))
-    return found
+        mask = decode(label, case.shape, order=score.ORDER).astype(np.uint8) * np.uint8(255)
+        pairs.append((read_rgb(case.path), mask))
+        offsets.append(measure_offset(*pairs[-1]) if aligned else NOWHERE_ELSE)
+    return tuple(pairs), tuple(offsets)

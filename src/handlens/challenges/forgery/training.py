@@ -13,7 +13,16 @@ import numpy as np
 
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import Detector, decide, judge
-from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, describe, fit_curve, shipped
+from handlens.challenges.forgery.detect.decision import (
+    FEATURES,
+    FILE,
+    MEASURED,
+    Curve,
+    Decision,
+    describe,
+    fit_curve,
+    shipped,
+)
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.kept import from_text, to_text
 from handlens.challenges.forgery.labels import FALSE, label_matches
@@ -28,8 +37,8 @@ from handlens.splits import fold_of
 from handlens.types import Case, Progress, Settings, Shape, Truth
 from handlens.workers import map_in_processes, usable_cores
 
-MORE = "more"
-"""Sub-folder of a run with what was seen in the further figures, until all is done."""
+MORE = "more.jsonl"
+"""File of a run with what was seen in the further figures, until all is done."""
 
 FOLDS = 5
 """Parts of the figures; each is judged by a decision that was fitted to the others."""
@@ -69,29 +78,28 @@ def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) ->
 
     Stopped and called again, it goes on with the figures that were not yet looked at.
     """
-    seconds, more = float(settings["seconds"]), settings.get("more")
-    looks = [Look(data.open_truth(folder, settings), folder, run, seconds)]
-    if more is not None:
-        looks.append(Look(data.open_truth(more, settings), more, run / MORE, seconds))
+    shipped()  # a curve may be taken from it in the end: if it is damaged, say so before hours of looking
+    looks = _looks(folder, run, settings)
     total = sum(len(look.truth.cases) for look in looks)
     examples: list[Example] = []
     for look in looks:
         examples += look.examples(partial(_tell, progress, len(examples), total))
     if not any(label >= 0 for example in examples for label in example.labels):
-        raise DataError("the detector finds no true copy here, so that there is nothing to learn from", file=folder)
+        names = " and ".join(str(look.folder) for look in looks)
+        raise DataError(f"the detector finds no true copy in {names}, so that there is nothing to learn from")
     decision, numbers = fit(examples)
     write_text(run / FILE, decision.to_json())
     for look in looks:
-        look.forget()
+        (run / look.journal).unlink(missing_ok=True)
     return numbers
 
 
 def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     """The decision fitted to all examples, and what decisions fitted to the others are worth on each fold."""
-    folds = _folds(examples)
+    folds, tiers = _folds(examples), _tiers_to_fit(examples)
     surest, answered, scores = np.zeros(len(examples)), [], []
     curves_of = [
-        _with_known(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold]))
+        _with_known(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold], tiers))
         for fold in range(FOLDS)
     ]
     for number, (example, fold) in enumerate(zip(examples, folds, strict=True)):
@@ -119,8 +127,9 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
         "forged figures answered": float(said[forged].mean()) if forged.any() else float("nan"),
         "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
         "oF1": float(value.mean()),
+        "tiers fitted": float(len(tiers)),
     }
-    return Decision(_with_known(fit_curves(examples)), worth, slope, offset, strict), numbers
+    return Decision(_with_known(fit_curves(examples, tiers)), worth, slope, offset, strict), numbers
 
 
 def _with_known(curves: Mapping[str, Curve]) -> dict[str, Curve]:
@@ -128,11 +137,22 @@ def _with_known(curves: Mapping[str, Curve]) -> dict[str, Curve]:
     return {**shipped().curves, **curves}
 
 
-def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
-    """A curve for each tier that has true copies enough, and false matches."""
+def _tiers_to_fit(examples: Sequence[Example]) -> list[str]:
+    """Tiers that found true copies enough; the others keep the curve that comes with the program, in all folds."""
+    copies = dict.fromkeys(FEATURES, 0)
+    for example in examples:
+        pairs = zip(example.matches, example.labels, strict=True)
+        for tier, _label in {(match.tier, label) for match, label in pairs if label >= 0}:
+            copies[tier] += 1
+    return [tier for tier, count in copies.items() if count >= FEWEST_COPIES]
+
+
+def fit_curves(examples: Sequence[Example], tiers: Sequence[str]) -> dict[str, Curve]:
+    """A curve for each of the tiers that has true and false matches."""
     curves = {}
-    for tier, names in FEATURES.items():
-        rows, labels, weights, copies = [], [], [], 0
+    for tier in tiers:
+        names = FEATURES[tier]
+        rows, labels, weights = [], [], []
         for example in examples:
             chosen = [
                 (match, label)
@@ -140,7 +160,6 @@ def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
                 if match.tier == tier
             ]
             false = sum(label == FALSE for _, label in chosen)
-            copies += len({label for _, label in chosen if label >= 0})
             for match, label in chosen:
                 if label >= FALSE:
                     features = describe(match)
@@ -149,7 +168,7 @@ def fit_curves(examples: Sequence[Example]) -> dict[str, Curve]:
                     same = sum(other == label for _, other in chosen)
                     weights.append(3.0 / same if label >= 0 else min(1.0, NEGATIVES / false))
         truths = np.array(labels, np.bool_)
-        if copies >= FEWEST_COPIES and not truths.all():
+        if truths.any() and not truths.all():
             curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights))
     return curves
 
@@ -166,27 +185,40 @@ def score_one(said: tuple[Runs, ...], truth: tuple[Runs, ...]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The labelled figures of a folder, and where what was seen in them is kept until all is done."""
+    """The labelled figures of a folder, and the file of the run in which is kept what was seen until all is done."""
 
+    number: int
     truth: Truth
     folder: Path
-    place: Path
+    run: Path
+    journal: str
     seconds: float
 
     def examples(self, progress: Progress) -> list[Example]:
         """All figures with their matches; those of another folder are in other groups, whatever their names."""
-        words = [version("handlens"), repr(Detector()), str(self.seconds)]
-        journal = Journal(self.place, fingerprint(words, self.folder, without=self.place))
+        words = [version("handlens"), repr(Detector()), str(self.seconds), *MEASURED]
+        journal = Journal(self.run, fingerprint(words, self.folder, without=self.run), self.journal)
         try:
             _look_at_all(self.truth.cases, self.seconds, journal, progress)
         finally:
             journal.close()
-        return [_example(self.folder, case, self.truth, journal.done[case.id][0]) for case in self.truth.cases]
+        return [_example(self.number, case, self.truth, journal.done[case.id][0]) for case in self.truth.cases]
 
-    def forget(self) -> None:
-        (self.place / JOURNAL).unlink(missing_ok=True)
-        if self.place.name == MORE:
-            self.place.rmdir()
+
+def _looks(folder: Path, run: Path, settings: Settings) -> list[Look]:
+    """What is to be looked at: the folder, and `more` where that is given."""
+    more = settings.get("more")
+    if more is not None:
+        if not more.is_dir():
+            raise DataError("no such folder", file=more)
+        one, other = folder.resolve(), more.resolve()
+        if one.is_relative_to(other) or other.is_relative_to(one):
+            raise DataError(f"this is {folder}, or one lies in the other: no figure may count twice", file=more)
+    folders = [(folder, JOURNAL), *([(more, MORE)] if more is not None else [])]
+    return [
+        Look(number, data.open_truth(each, settings), each, run, name, float(settings["seconds"]))
+        for number, (each, name) in enumerate(folders)
+    ]
 
 
 def _tell(progress: Progress, before: int, total: int, done: int, _of: int) -> None:
@@ -218,11 +250,11 @@ def _look(detector: Detector, seconds: float, case: Case) -> str:
     return to_text((picture.shape[0], picture.shape[1]), best)
 
 
-def _example(folder: Path, case: Case, truth: Truth, text: str) -> Example:
+def _example(look: int, case: Case, truth: Truth, text: str) -> Example:
     shape, matches = from_text(text)
     instances = tuple(truth.read(case))
     masks = [decode(each, shape, order=ORDER) for each in instances]
-    case = replace(case, group=f"{folder}/{_group(case)}")
+    case = replace(case, group=f"{look}/{_group(case)}")
     return Example(case, instances, shape, matches, label_matches(matches, masks))
 
 

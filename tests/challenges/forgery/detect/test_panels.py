@@ -245,14 +245,28 @@ def test_a_figure_of_charts_and_text_alone_shows_no_picture():
         assert all(panel.kind in ("plot", "text") for panel in split(figure))
 
 
-def test_things_photographed_on_white_are_looked_at_whole():
+def test_things_photographed_on_white_are_looked_at():
     """They have few shades, as charts do, but are nowhere plain."""
     disks = np.zeros((160, 220), np.uint8)
     for place in ((24, 24), (60, 55), (100, 90), (140, 60), (180, 120), (60, 130)):
         cv2.circle(disks, place, 22, 1, -1)
     shades = (60 + 30 * (texture(4, disks.shape, blur=1) > 128)).astype(np.uint8)
     (panel,) = split(np.where(disks > 0, shades, np.uint8(255)))
-    assert (panel.kind, panel.shape) == ("picture", (160, 220))
+    assert panel.kind == "picture"
+
+
+def test_a_photograph_beside_a_chart_is_looked_at_where_neither_is_called_a_picture():
+    bars = np.full((160, 220), 255, np.uint8)
+    bars[60:140, 30:60] = bars[30:140, 90:120] = bars[80:140, 150:180] = 90
+    bars[140:142, 20:200] = 0
+    beads = np.full((160, 220), 255, np.uint8)
+    shades = (60 + 30 * (texture(4, beads.shape, blur=1) > 128)).astype(np.uint8)
+    disks = np.zeros(beads.shape, np.uint8)
+    for place in ((24, 24), (60, 55), (100, 90), (140, 60), (180, 120), (60, 130)):
+        cv2.circle(disks, place, 22, 1, -1)
+    beads[disks > 0] = shades[disks > 0]
+    panels = split(np.vstack([beads, bars]))
+    assert [panel.bottom <= 160 for panel in panels if panel.kind == "picture"] == [True]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (31, 31), (20, 3000)])

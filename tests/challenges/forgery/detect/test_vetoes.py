@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 import pytest
-from detector_pictures import FREE, PLAIN, box, canvas_of, match_of, nuclei, stored
+from detector_pictures import FREE, PLAIN, box, canvas_of, match_of, nuclei, similarity, stored
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.clock import Clock
@@ -29,9 +29,11 @@ def test_an_ordinary_copy_is_not_refused(tier):
 PANELS = (Panel(0, 0, 200, 200, "picture"), Panel(0, 210, 200, 410, "picture"), Panel(210, 0, 510, 300, "picture"))
 
 
-def labels(source, copy, tier="objects", size=12):
+def labels(source, copy, tier="objects", size=12, **change):
     """Whether things at two places (row and column of their corners) are taken for labels of panels."""
-    return is_label(match_of(box(*source, size, size), box(*copy, size, size), tier=tier), PANELS)
+    source, copy = box(*source, size, size), box(*copy, size, size)
+    matrix = similarity(around=source.centre, to=copy.centre, **change)
+    return is_label(match_of(source, copy, matrix, tier=tier), PANELS)
 
 
 def test_letters_and_bars_stand_at_the_same_place_of_two_panels():
@@ -48,6 +50,21 @@ def test_other_things_in_corners_are_no_labels():
     assert not labels((8, 9), (8, 219), size=50), "large"
     assert not labels((8, 9), (8, 219), tier="panels"), "the corner of a reused panel"
     assert not labels((203, 100), (203, 300)), "between panels"
+    assert not labels((8, 9), (8, 219), turn=50), "turned"
+    assert not labels((8, 9), (8, 219), turn=-90, mirror=True), "turned and mirrored"
+
+
+def test_letters_of_two_panels_are_no_copies():
+    """Dim letters with soft edges, which are not told as ink, on two pictures of their own."""
+    figure = np.full((240, 490), 255.0)
+    for left in (0, 250):
+        figure[:, left : left + 240] = 110 + 3 * np.random.default_rng(left).normal(0, 1, (240, 240))
+        letter = cv2.putText(np.zeros((240, 240), np.uint8), "B", (8, 24), cv2.FONT_HERSHEY_SIMPLEX, 0.7, 1, 3)
+        figure[:, left : left + 240] -= 45 * cv2.GaussianBlur(letter.astype(float), (0, 0), 1.2)
+    canvas = canvas_of(figure)
+    found = ObjectTier().find(canvas, Clock(9))
+    assert any(is_label(match, canvas.panels) for match in found)
+    assert Detector(decision=PLAIN, keypoints=None, reuse=None).match(canvas, Clock(9)) == []
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,9 +26,9 @@ in other lines, what any line may have, and the level of ink. Real pictures have
 others."""
 
 
-PLAIN, MOSTLY_PLAIN = 8, 0.9
-"""Grey levels among neighbours in the bar of a chart, and the share of such places in all that is not thin: of a
-photograph on white paper it is less."""
+PLAIN, MOSTLY_PLAIN, FEW_OTHERS = 8, 0.9, 1_000
+"""Grey levels among neighbours in the bar of a chart, the share of such places in all that is not thin, and the most
+pixels beside them: a photograph on white paper, or a small one beside a chart, is less plain."""
 
 WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
 """Least paper of a panel of thin lines, pixels across a stroke that is not thin, the share of ink in such ones, and the
@@ -65,8 +65,8 @@ class Splitting:
         small = self._dimmed(small)
         boxes = list(self._cut(small, (0, 0, *small.shape), self.depth, set()))
         panels = [self._name(small, box) for box in boxes] or [self._name(small, (0, 0, *small.shape))]
-        if not any(panel.kind == "picture" for panel in panels) and not _is_drawn(small, small < self.white):
-            panels = [Panel(0, 0, small.shape[0], small.shape[1], "picture")]  # it is no page of charts and text
+        if not any(panel.kind == "picture" for panel in panels):  # then whatever was not drawn is looked at
+            panels = [panel if self._is_drawn(small, panel) else replace(panel, kind="picture") for panel in panels]
         scale = (height / small.shape[0], width / small.shape[1])
         return tuple(_enlarged(panel, scale) for panel in panels)
 
@@ -160,6 +160,12 @@ class Splitting:
 
     # --- what it shows ------------------------------------------------------------------------------------------
 
+    def _is_drawn(self, grey: ByteArray, panel: Panel) -> bool:
+        """Whether a panel is thin strokes or plain areas: nothing in it could be a copy."""
+        part = grey[panel.window]
+        shown = part < self.white
+        return _is_thin(part, shown) or _is_plain(part, shown)
+
     def _name(self, grey: ByteArray, box: Box) -> Panel:
         """A plot is paper with few shades on it, or thin lines; text is a low strip of that; the rest are pictures."""
         top, left, bottom, right = box
@@ -173,6 +179,15 @@ class Splitting:
         return Panel(top, left, bottom, right, kind)
 
 
+def _is_plain(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
+    """Whether what a panel shows, but for its edges, has no texture at all, as the bars of a chart."""
+    import cv2
+
+    inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
+    others = inside & (cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) > PLAIN)
+    return bool(others.sum() < min(FEW_OTHERS, (1 - MOSTLY_PLAIN) * inside.sum()))
+
+
 def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     """Whether what a panel shows is thin dark strokes and their edges: then it was written, however blurred it is."""
     import cv2
@@ -181,15 +196,6 @@ def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     thick = cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE)))
     around = cv2.dilate(ink.astype(np.uint8), np.ones((STROKE, STROKE))) > 0
     return bool(thick.sum() < THICK * ink.sum() and (shown & ~around).sum() < BLURRED * shown.sum())
-
-
-def _is_drawn(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
-    """Whether a figure is thin strokes, or plain areas such as the bars of a chart: nothing in it could be a copy."""
-    import cv2
-
-    inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
-    plain = cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) <= PLAIN
-    return _is_thin(part, shown) or bool((inside & plain).sum() > MOSTLY_PLAIN * inside.sum())
 
 
 def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:

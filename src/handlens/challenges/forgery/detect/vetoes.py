@@ -41,10 +41,14 @@ CORNER, SAME_PLACE, IN_PROPORTION = 0.2, 3.0, 0.02
 """Share of a panel's shorter side from its corner within which its letter or scale bar stands, and how far apart those
 of two panels stand, seen from there, in pixels or as a share of that side."""
 
+UPRIGHT = 15.0
+"""Degrees that letters are turned at most when one is laid on another: all stand upright. B is its own mirror image,
+and nearly the same upside down."""
+
 
 def is_label(match: Match, panels: Sequence[Panel]) -> bool:
     """Whether two small things stand at the same place near the same corner of two panels, as letters and bars do."""
-    if match.tier == "panels":
+    if match.tier == "panels" or min(abs(match.turn), 180 - abs(match.turn)) > UPRIGHT:
         return False
     places = []
     for patch in (match.source, match.copy):
