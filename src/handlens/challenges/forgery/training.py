@@ -50,7 +50,7 @@ NEGATIVES = 20.0
 """How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
 
 
-FEWEST_COPIES = 30
+FEWEST_COPIES = 12
 """True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like."""
 
 ALARMS, CERTAIN = 0.03, 0.9

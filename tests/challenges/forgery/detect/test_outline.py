@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import as_patch, box, f1, inverse, moved, nuclei, painted, similarity
 
 from handlens.challenges.forgery.detect.findings import Patch
-from handlens.challenges.forgery.detect.outline import deepest, trimmed, warp_patch
+from handlens.challenges.forgery.detect.outline import deepest, solidity, trimmed, warp_patch
 
 SHAPE = (300, 300)
 
@@ -68,3 +68,16 @@ def test_the_deepest_places_of_a_region_lie_in_it_and_apart():
     gaps = [max(abs(one.left - two.left), abs(one.top - two.top)) for one in places for two in places if one is not two]
     assert min(gaps) >= 32
     assert deepest(Patch(0, 0, np.ones((9, 90), bool)), deep=8, side=32, most=3) == []
+
+
+def test_a_region_in_one_piece_fills_its_hull_and_scraps_do_not():
+    assert solidity(box(3, 4, 20, 30)) == 1
+    assert solidity(box(0, 0, 1, 1)) == 1
+    assert solidity(as_patch(nuclei()[1][0])) > 0.95
+    scraps = np.zeros((40, 40), bool)
+    scraps[::10, ::10] = True
+    assert solidity(Patch(0, 0, scraps)) < 0.02
+    corner = np.ones((30, 30), bool)
+    corner[10:, 10:] = False
+    assert solidity(Patch(0, 0, corner)) == pytest.approx(500 / 700, abs=0.01)
+    assert solidity(Patch(0, 0, np.zeros((4, 4), bool))) == 0

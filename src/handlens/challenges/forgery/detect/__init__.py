@@ -20,7 +20,7 @@ from handlens.challenges.forgery.detect.group import count_regions, group, share
 from handlens.challenges.forgery.detect.growth import Growth
 from handlens.challenges.forgery.detect.keypoints import KeyPointTier
 from handlens.challenges.forgery.detect.objects import ObjectTier
-from handlens.challenges.forgery.detect.outline import deepest
+from handlens.challenges.forgery.detect.outline import deepest, solidity
 from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.challenges.forgery.detect.reuse import PanelTier
 from handlens.challenges.forgery.detect.shifts import ShiftTier
@@ -152,7 +152,7 @@ def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:
     """Each match with what its pixels say, without those that no copy could be."""
     measured, silent = [], canvas.silent
     for match in matches:
-        evidence = dict(match.evidence)
+        evidence = {**match.evidence, "solid": solidity(match.source)}
         if "detail" not in evidence:
             points = shared_interior(match.source, match.matrix, silent)
             evidence |= measure(canvas, points, match.matrix) if len(points) >= FEWEST else {}

@@ -97,7 +97,7 @@ def shipped() -> Decision:
 
 MEASURED = (
     *("likeness", "detail", "calm", "grain", "weave", "noise", "smooth", "slow", "coarse", "loose", "even", "quiet"),
-    *("bend", "depth", "pixels", "inliers"),
+    *("bend", "depth", "solid", "pixels", "inliers"),
     *("rival", "crowd", "peers", "choices", "standing", "drift", "weight"),
 )
 """Names of the evidence that curves are made from; what a tier does not measure counts as 0."""
@@ -134,6 +134,7 @@ def describe(match: Match) -> dict[str, float]:
         "lead": float(np.log1p(proof(found)) - np.log1p(max(0.0, found["crowd"]))),
         "peers": float(np.log1p(found["peers"])),
         "choices": float(np.log1p(found["choices"])),
+        "solid": found["solid"],
         "standing": found["standing"],
         "drift": float(np.log1p(found["drift"])),
         "advantage": grain - fisher(found["rival"]),
@@ -166,9 +167,9 @@ COMMON = (
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "objects": (*COMMON, "lead", "peers", "standing"),
-    "key points": (*COMMON, "inliers"),
-    "blots": (*COMMON, "inliers"),
-    "shifts": (*COMMON, "weight"),
+    "key points": (*COMMON, "solid", "inliers"),
+    "blots": (*COMMON, "solid", "inliers"),
+    "shifts": (*COMMON, "solid", "weight"),
     "panels": COMMON,
 }
 """What is known of a match of each tier."""

@@ -42,6 +42,18 @@ def trimmed(top: int, left: int, mask: BoolArray) -> Patch | None:
     return Patch(top + int(rows[0]), left + int(columns[0]), np.ascontiguousarray(inner))
 
 
+def solidity(patch: Patch) -> float:
+    """The share of its convex hull that a region fills, up to 1: a copy is cut out in one piece; scraps are chance."""
+    import cv2
+
+    outlines, _ = cv2.findContours(patch.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    if not outlines:
+        return 0.0
+    rim = np.concatenate(outlines)[:, 0].astype(np.float32)
+    corners = np.concatenate([rim + step for step in ((-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5))])
+    return min(1.0, patch.area / float(cv2.contourArea(cv2.convexHull(corners.astype(np.float32)))))
+
+
 def deepest(patch: Patch, *, deep: int, side: int, most: int) -> list[Patch]:
     """Squares of `side` pixels around the places of a region that lie deepest in it, at least `deep`, and apart."""
     import cv2
