@@ -228,15 +228,12 @@ def test_hardly_an_authentic_figure_is_called_forged():
 
 def test_easy_twins_do_not_make_up_for_hard_look_alikes():
     """So many twins that the share of all would allow every look-alike an alarm."""
-    decision = Decision({}, worth=0.8)
     easy, hard = np.full(5 * FEWEST_AUTHENTIC, 0.1), np.linspace(0.1, 0.9, FEWEST_AUTHENTIC)
-    surest, has_twin = np.concatenate([easy, hard]), np.repeat([True, False], [len(easy), len(hard)])
-    assert (hard > _strictness(decision, surest, has_twin)).mean() <= ALARMS
-    assert (hard > _strictness(decision, surest, np.ones_like(has_twin))).mean() > 3 * ALARMS
+    said, has_twin = np.concatenate([easy, hard]), np.repeat([True, False], [len(easy), len(hard)])
+    assert (hard > _strictness(said, has_twin)).mean() <= ALARMS
+    assert (hard > _strictness(said, np.ones_like(has_twin))).mean() > 3 * ALARMS
     fewer = len(easy) + FEWEST_AUTHENTIC // 2  # too few without a twin to tell
-    assert _strictness(decision, surest[:fewer], has_twin[:fewer]) == _strictness(
-        decision, surest[:fewer], np.ones(fewer, bool)
-    )
+    assert _strictness(said[:fewer], has_twin[:fewer]) == _strictness(said[:fewer], np.ones(fewer, bool))
 
 
 def test_of_few_authentic_figures_a_share_cannot_be_told():

@@ -110,7 +110,13 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     slope, offset = _calibrate(surest, forged)
     groups = np.array(_groups(examples))
     has_twin = np.isin(groups, groups[forged])
-    strict = _strictness(Decision({}, worth, slope, offset), surest[~forged], has_twin[~forged])
+    said_of = np.array(
+        [
+            decide(judge(example.matches, own := Decision(curves_of[fold], worth, slope, offset)), own)[2]
+            for example, fold in zip(examples, folds, strict=True)
+        ]
+    )
+    strict = _strictness(said_of[~forged], has_twin[~forged])
     for example, fold in zip(examples, folds, strict=True):
         decision = Decision(curves_of[fold], worth, slope, offset, strict)
         found, _, _ = decide(judge(example.matches, decision), decision)
@@ -276,17 +282,14 @@ def _group(case: Case) -> str:
     return case.group or case.id.rsplit("/", 1)[-1]
 
 
-def _strictness(decision: Decision, surest: Any, has_twin: Any) -> float:
-    """The probability that surely at most ALARMS of the authentic figures exceed; 0 where there are too few to tell.
+def _strictness(said: Any, has_twin: Any) -> float:
+    """The probability that surely at most ALARMS of the authentic figures exceed, of what is said of each of them; 0
+    where there are too few to tell.
 
     Those with a forged twin are easy, and many: where there are enough of the others, it must hold for them too.
     """
-    limits = [0.0]
-    for some in (surest, surest[~has_twin]):
-        if len(some) >= FEWEST_AUTHENTIC:
-            said = np.sort([decision.figure(each) for each in some])[::-1]
-            limits.append(float(said[_most_alarms(len(said))]))
-    return max(limits)
+    groups = [some for some in (said, said[~has_twin]) if len(some) >= FEWEST_AUTHENTIC]
+    return max((float(np.sort(some)[::-1][_most_alarms(len(some))]) for some in groups), default=0.0)
 
 
 def _most_alarms(count: int) -> int:

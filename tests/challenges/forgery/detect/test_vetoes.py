@@ -11,7 +11,7 @@ from handlens.challenges.forgery.detect.findings import Panel
 from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.vetoes import is_bent, is_label, proves_nothing
 
-COPY = {"busy": 9.0, "depth": 20.0, "even": 0.9, "even weave": 0.9, "bend": 0.1, "pixels": 2000.0}
+COPY = {"quiet": 0.8, "busy": 9.0, "depth": 20.0, "even": 0.9, "even weave": 0.9, "bend": 0.1, "pixels": 2000.0}
 TIERS = ("objects", "key points", "shifts", "panels", "blots")
 
 
@@ -91,6 +91,15 @@ def test_what_is_alike_in_one_corner_only_is_refused_where_quarters_are_not_empt
 
 def test_a_large_panel_may_have_empty_quarters():
     assert not refused("panels", even=0.0, pixels=3000.0, **{"even weave": 0.0})
+
+
+@pytest.mark.parametrize("tier", [*TIERS, "regions"])
+def test_what_is_bent_a_little_is_refused_where_no_grain_is_alike(tier):
+    seen = COPY | {"bend": 0.35, "quiet": 0.1}
+    assert is_bent(tier, seen)
+    assert not is_bent(tier, seen | {"quiet": 0.3})
+    assert not is_bent(tier, seen | {"bend": 0.25})
+    assert not is_bent(tier, seen | {"pixels": 900.0})
 
 
 @pytest.mark.parametrize(

@@ -160,16 +160,16 @@ def _proof(value: float, pixels: float, alike: float) -> float:
 
 
 COMMON = (
-    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "quiet", "bend", "depth"),
+    *("likeness", "detail", "calm", "grain", "weave", "noise", "even", "quiet", "bend", "depth", "solid"),
     *("strength", "proof", "calm proof", "grain proof", "weave proof", "noise proof"),
     *("advantage", "choices", "drift"),
 )
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "objects": (*COMMON, "lead", "peers", "standing"),
-    "key points": (*COMMON, "solid", "inliers"),
-    "blots": (*COMMON, "solid", "inliers"),
-    "shifts": (*COMMON, "solid", "weight"),
+    "key points": (*COMMON, "inliers"),
+    "blots": (*COMMON, "inliers"),
+    "shifts": (*COMMON, "weight"),
     "panels": COMMON,
 }
 """What is known of a match of each tier."""
