@@ -34,6 +34,17 @@ def test_mask_and_image_move_together(slide):
         assert 0.05 < np.mean([mask.mean() for _, mask in found]) < 0.5
 
 
+def test_a_mask_that_lies_beside_the_image_lies_on_it_in_the_crop(slide):
+    image, mask = slide
+    beside = np.roll(mask, (2, 5), axis=(0, 1))  # two rows lower, five columns farther right
+    for number in range(12):
+        shown, learned = cut(np.random.default_rng([3, number]), image, beside, 64, STILL, (2, 5))
+        _, wrong = cut(np.random.default_rng([3, number]), image, beside, 64, STILL, (-2, -5))
+        assert np.mean((shown[:, :, 1] < 128) != learned) < 0.01
+        if 0.1 < learned.mean() < 0.9:
+            assert np.mean((shown[:, :, 1] < 128) != wrong) > 0.05
+
+
 def test_scales_are_within_their_range():
     mask = np.zeros((600, 600), np.uint8)
     for row in range(50, 600, 100):
