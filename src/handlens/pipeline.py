@@ -139,7 +139,10 @@ def train(
     key = fingerprint(words.values(), folder, without=run)
     page = _run_page(words, key)
     if (run / ORDER).exists() and read_order(run)["data"] != key:
-        what = "this run was begun with other data, other settings or another handlens: name a new folder"
+        what = (
+            "this run was begun with other data, other settings or another handlens: name a new folder, or, where only"
+        )
+        what += " the settings differ, handlens train --resume goes on with the old ones"
         raise DataError(what, file=run)
     write_text(run / ORDER, json.dumps({**page, "folder": str(folder.resolve())}, indent=1) + "\n")
     try:

@@ -37,12 +37,13 @@ def test_mask_and_image_move_together(slide):
 def test_a_mask_that_lies_beside_the_image_lies_on_it_in_the_crop(slide):
     image, mask = slide
     beside = np.roll(mask, (2, 5), axis=(0, 1))  # two rows lower, five columns farther right
+    worse = 0
     for number in range(12):
         shown, learned = cut(np.random.default_rng([3, number]), image, beside, 64, STILL, (2, 5))
         _, wrong = cut(np.random.default_rng([3, number]), image, beside, 64, STILL, (-2, -5))
         assert np.mean((shown[:, :, 1] < 128) != learned) < 0.01
-        if 0.1 < learned.mean() < 0.9:
-            assert np.mean((shown[:, :, 1] < 128) != wrong) > 0.05
+        worse += np.mean((shown[:, :, 1] < 128) != wrong) > 0.05
+    assert worse >= 4
 
 
 def test_scales_are_within_their_range():

@@ -58,7 +58,7 @@ def test_fields_are_changed_by_name():
         ({"layout": "rows"}, "layout is 'rows'; expected one of auto, pixels, channels"),
         ({"batch": "0"}, "batch is 0; expected 1 to"),
         ({"turns": "3"}, "turns is 3; expected 1 or 8"),
-        ({"nonsense": "1"}, "there is no field nonsense; there are accelerator, average, batch, bends"),
+        ({"nonsense": "1"}, "there is no field nonsense; there are accelerator, aligned, average, batch, bends"),
     ):
         with pytest.raises(HandlensError, match=message):
             change(Fields(), given, other=Schedule())
@@ -95,7 +95,7 @@ def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         tiny_training.train(slides, run, progress=stop)
-    with pytest.raises(DataError, match="begun with other schedule: use handlens train --resume"):
+    with pytest.raises(DataError, match="begun with other schedule: name a new folder"):
         tiny_training.train(slides, run, schedule=replace(tiny_training.SCHEDULE, rate=0.5))
     with pytest.raises(DataError, match="begun with other folds"):
         tiny_training.train(slides, run, effort=Effort(folds=3))

@@ -178,7 +178,8 @@ def _refuse_other(plan: Plan, order: _Order, task: Task) -> None:
     planned["fields"] = dict(plan.fields)
     other = [name for name in given if given[name] != planned[name]]
     if other:
-        raise DataError(f"this run was begun with other {', '.join(other)}: name a new folder", file=order.run)
+        what = f"this run was begun with other {', '.join(other)}: name a new folder, or, if that is not what you just"
+        raise DataError(f"{what} did, handlens train --resume goes on with the old ones", file=order.run)
 
 
 # --- stages -------------------------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ NEGATIVES = 20.0
 
 
 FEWEST_COPIES = 12
-"""True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like."""
+"""True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like.
+Whole panels, with 15 of them in 1,049 figures, were judged better by their own curve than by an older one of 100."""
 
 ALARMS, CERTAIN = 0.03, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
@@ -110,13 +111,8 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     slope, offset = _calibrate(surest, forged)
     groups = np.array(_groups(examples))
     has_twin = np.isin(groups, groups[forged])
-    said_of = np.array(
-        [
-            decide(judge(example.matches, own := Decision(curves_of[fold], worth, slope, offset)), own)[2]
-            for example, fold in zip(examples, folds, strict=True)
-        ]
-    )
-    strict = _strictness(said_of[~forged], has_twin[~forged])
+    surest_said = np.array([Decision({}, worth, slope, offset).figure(each) for each in surest[~forged]])
+    strict = _strictness(surest_said, has_twin[~forged])
     for example, fold in zip(examples, folds, strict=True):
         decision = Decision(curves_of[fold], worth, slope, offset, strict)
         found, _, _ = decide(judge(example.matches, decision), decision)
@@ -133,9 +129,9 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
         "forged figures answered": float(said[forged].mean()) if forged.any() else float("nan"),
         "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
         "oF1": float(value.mean()),
-        "tiers fitted": float(len(tiers)),
+        "tiers fitted": float(len(curves := fit_curves(examples, tiers))),
     }
-    return Decision(_with_known(fit_curves(examples, tiers)), worth, slope, offset, strict), numbers
+    return Decision(_with_known(curves), worth, slope, offset, strict), numbers
 
 
 def _with_known(curves: Mapping[str, Curve]) -> dict[str, Curve]:
@@ -283,8 +279,7 @@ def _group(case: Case) -> str:
 
 
 def _strictness(said: Any, has_twin: Any) -> float:
-    """The probability that surely at most ALARMS of the authentic figures exceed, of what is said of each of them; 0
-    where there are too few to tell.
+    """The probability that surely at most ALARMS of the authentic figures exceed; 0 where there are too few to tell.
 
     Those with a forged twin are easy, and many: where there are enough of the others, it must hold for them too.
     """

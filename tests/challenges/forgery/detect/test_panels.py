@@ -241,7 +241,15 @@ def test_a_figure_of_charts_and_text_alone_shows_no_picture():
     bars = np.full((160, 220), 255, np.uint8)
     for number, high in enumerate((40, 90, 60)):
         bars[140 - high : 140, 30 + 60 * number : 60 + 60 * number] = 90
-    for figure in (plot(), bars, np.hstack([plot(), bars])):
+    stacked, lined = np.full((400, 500), 255, np.uint8), plot()
+    for left in range(40, 460, 70):
+        stacked[60:160, left : left + 40], stacked[160:260, left : left + 40], stacked[260:370, left : left + 40] = (
+            200,
+            150,
+            90,
+        )
+    lined[20:140:20, 20:210] = np.minimum(lined[20:140:20, 20:210], 225)
+    for figure in (plot(), bars, np.hstack([plot(), bars]), stacked, lined):
         assert all(panel.kind in ("plot", "text") for panel in split(figure))
 
 
@@ -252,20 +260,17 @@ def test_things_photographed_on_white_are_looked_at():
         cv2.circle(disks, place, 22, 1, -1)
     shades = (60 + 30 * (texture(4, disks.shape, blur=1) > 128)).astype(np.uint8)
     (panel,) = split(np.where(disks > 0, shades, np.uint8(255)))
-    assert panel.kind == "picture"
+    assert (panel.kind, panel.shape) == ("picture", (160, 220))
 
 
 def test_a_photograph_beside_a_chart_is_looked_at_where_neither_is_called_a_picture():
-    bars = np.full((160, 220), 255, np.uint8)
-    bars[60:140, 30:60] = bars[30:140, 90:120] = bars[80:140, 150:180] = 90
-    bars[140:142, 20:200] = 0
     beads = np.full((160, 220), 255, np.uint8)
     shades = (60 + 30 * (texture(4, beads.shape, blur=1) > 128)).astype(np.uint8)
     disks = np.zeros(beads.shape, np.uint8)
     for place in ((24, 24), (60, 55), (100, 90), (140, 60), (180, 120), (60, 130)):
         cv2.circle(disks, place, 22, 1, -1)
     beads[disks > 0] = shades[disks > 0]
-    panels = split(np.vstack([beads, bars]))
+    panels = split(np.vstack([beads, plot()]))
     assert [panel.bottom <= 160 for panel in panels if panel.kind == "picture"] == [True]
 
 

@@ -65,8 +65,8 @@ class Splitting:
         small = self._dimmed(small)
         boxes = list(self._cut(small, (0, 0, *small.shape), self.depth, set()))
         panels = [self._name(small, box) for box in boxes] or [self._name(small, (0, 0, *small.shape))]
-        if not any(panel.kind == "picture" for panel in panels):  # then whatever was not drawn is looked at
-            panels = [panel if self._is_drawn(small, panel) else replace(panel, kind="picture") for panel in panels]
+        if not any(panel.kind == "picture" for panel in panels):
+            panels = self._undrawn(small, panels)
         scale = (height / small.shape[0], width / small.shape[1])
         return tuple(_enlarged(panel, scale) for panel in panels)
 
@@ -160,9 +160,21 @@ class Splitting:
 
     # --- what it shows ------------------------------------------------------------------------------------------
 
-    def _is_drawn(self, grey: ByteArray, panel: Panel) -> bool:
+    def _undrawn(self, grey: ByteArray, panels: list[Panel]) -> list[Panel]:
+        """Panels of a figure without a picture, those renamed that were not drawn; all of it where none was.
+
+        Things photographed on white have few shades, as charts do, and some may be too small for a panel of their own.
+        """
+        drawn = [self._is_drawn(grey[panel.window]) for panel in panels]
+        if not any(drawn):
+            return [Panel(0, 0, grey.shape[0], grey.shape[1], "picture")]
+        return [
+            panel if was_drawn else replace(panel, kind="picture")
+            for panel, was_drawn in zip(panels, drawn, strict=True)
+        ]
+
+    def _is_drawn(self, part: ByteArray) -> bool:
         """Whether a panel is thin strokes or plain areas: nothing in it could be a copy."""
-        part = grey[panel.window]
         shown = part < self.white
         return _is_thin(part, shown) or _is_plain(part, shown)
 
@@ -185,7 +197,8 @@ def _is_plain(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
 
     inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
     others = inside & (cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) > PLAIN)
-    return bool(others.sum() < min(FEW_OTHERS, (1 - MOSTLY_PLAIN) * inside.sum()))
+    thick = cv2.morphologyEx(others.astype(np.uint8), cv2.MORPH_OPEN, np.ones((5, 5)))  # not the seams of stacked bars
+    return bool(thick.sum() <= min(FEW_OTHERS, (1 - MOSTLY_PLAIN) * inside.sum()))
 
 
 def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
