@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from handlens.challenges.cells.offsets import Offset, clear_margin, measure_offset, move, move_bands, usual_offset
+from handlens.challenges.cells.offsets import Offset, fade_margin, measure_offset, move, move_bands, usual_offset
 from handlens.challenges.cells.sample import make_slide
 from handlens.images import read_mask, read_rgb
 
@@ -72,12 +72,12 @@ def test_bands_are_moved_as_the_whole(height, width, down, right, sizes):
 
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 7), st.integers(1, 5))
 def test_the_margin_is_that_of_the_picture_not_of_its_bands(height, width, margin, step):
-    picture = np.ones((height, width), np.uint8)
+    picture = np.ones((height, width), np.float32)
     for top in range(0, height, step):
-        clear_margin(picture[top : top + step], picture.shape, top=top, margin=margin)
+        fade_margin(picture[top : top + step], picture.shape, top=top, margin=margin)
     rows, columns = np.indices(picture.shape)
-    distance = np.minimum(np.minimum(rows, height - 1 - rows), np.minimum(columns, width - 1 - columns))
-    assert np.array_equal(picture, distance >= margin)
+    distance = np.minimum(np.minimum(rows, height - 1 - rows), np.minimum(columns, width - 1 - columns)) + 0.5
+    assert np.allclose(picture, np.minimum(1, distance / margin) if margin else 1)
 
 
 def test_the_labels_of_real_slides_lie_lower_and_farther_right(real_data):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from handlens.bands import Source, opened
 from handlens.challenges.cells.instances import INSTANCES, write_instances
-from handlens.challenges.cells.offsets import FARTHEST, Offset, clear_margin, move_bands
+from handlens.challenges.cells.offsets import FARTHEST, Offset, fade_margin, move_bands
 from handlens.challenges.cells.otsu import OtsuRecipe
 from handlens.challenges.cells.score import ORDER
 from handlens.components import drop_specks, fill_holes, join
@@ -34,8 +34,8 @@ class Decision:
     """What is made of probabilities: a cell where they are above `threshold`.
 
     Pieces of fewer pixels than `smallest` go, holes of up to `largest_hole` are filled; 0 leaves them as they are.
-    `offset` is where the labels lie that the model learned from: beside what they show, and so does the answer. They
-    end `margin` pixels before the border of a picture, and so does it.
+    `offset` is where the labels lie that the model learned from: beside what they show, and so does the answer. Within
+    `margin` pixels of a picture's border there are the fewer of them the nearer it is.
     """
 
     threshold: float
@@ -79,7 +79,7 @@ class Network:
         bands = []
         predicted = predict(source, self.segmenter, tiling=self.tiling, turns=self.turns)
         for top, probability in move_bands(predicted, source.shape, self.decision.offset):
-            clear_margin(probability, source.shape, top=top, margin=self.decision.margin)
+            fade_margin(probability, source.shape, top=top, margin=self.decision.margin)
             band = encode(probability > self.decision.threshold, order=ORDER)
             bands.append(Runs(band.starts + top * width, band.lengths))
             if certainty is not None:

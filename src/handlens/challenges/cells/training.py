@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
-from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, clear_margin, measure_offset, move, usual_offset
+from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, fade_margin, measure_offset, move, usual_offset
 from handlens.components import drop_specks, fill_holes
 from handlens.errors import DataError, HandlensError
 from handlens.images import read_rgb
@@ -33,8 +33,8 @@ SPECKS = (0, 40, 80, 120)
 HOLES = (0, 30, 100)
 """Pixels of the largest hole that is filled: what may be chosen."""
 
-MARGINS = (0, 1, 2, 3, 4, 6, 8)
-"""Pixels along the border of a slide that are left out: what may be chosen."""
+MARGINS = (0, 2, 4, 6, 8, 12, 16)
+"""Pixels along the border of a slide in which nuclei are outlined less often: what may be chosen."""
 
 CARD = (
     "Says for every pixel of an H&E slide at 40x how likely it belongs to a nucleus. Input `image`: uint8",
@@ -167,12 +167,15 @@ class Slides:
         return predict_whole(network, self.pairs[index][0], turns=self.fields.turns)
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Bytes]) -> Decision:
-        """Moved as labels usually are, the threshold with the best Dice; then margin, holes and specks by that too."""
+        """Moved as labels usually are, margin and threshold with the best Dice; then holes and specks, also by that."""
         offset = usual_offset(self.offsets[index] for index in indices)
-        levels = [dice_at_levels(_moved(predictions[index], offset), self.pairs[index][1]) for index in indices]
-        level = 1 + int(np.argmax(np.mean(levels, axis=0)))
-        decision = self.plain_decision(offset) | {"threshold": (level - 0.5) / 255}
-        for name, sizes in (("margin", MARGINS), ("largest_hole", HOLES), ("smallest", SPECKS)):
+        best = -1.0, 0, 0
+        for margin in MARGINS:
+            shown = [(_as_labelled(predictions[index], offset, margin), self.pairs[index][1]) for index in indices]
+            levels = np.mean([dice_at_levels(*each) for each in shown], axis=0)
+            best = max(best, (float(levels.max()), -margin, 1 + int(levels.argmax())))
+        decision = self.plain_decision(offset) | {"threshold": (best[2] - 0.5) / 255, "margin": -best[1]}
+        for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
             values = [self._mean_dice(indices, predictions, decision | {name: size}) for size in sizes]
             decision[name] = sizes[int(np.argmax(np.round(values, 6)))]
         return decision
@@ -189,9 +192,8 @@ class Slides:
     def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Runs:
         """Runs of the mask, made as the solver makes them."""
         shape = (prediction.shape[0], prediction.shape[1])
-        moved = _moved(prediction, Offset(decision["down"], decision["right"]))
-        clear_margin(moved, shape, top=0, margin=decision["margin"])
-        said = encode(moved > decision["threshold"] * 255, order=score.ORDER)
+        shown = _as_labelled(prediction, Offset(decision["down"], decision["right"]), decision["margin"])
+        said = encode(shown > decision["threshold"] * 255, order=score.ORDER)
         said = fill_holes(said, shape, largest=decision["largest_hole"])
         return drop_specks(said, shape, smallest=decision["smallest"])
 
@@ -220,8 +222,11 @@ def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
     return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
 
 
-def _moved(prediction: Bytes, offset: Offset) -> Bytes:
-    return np.rint(move(prediction, offset)).astype(np.uint8)
+def _as_labelled(prediction: Bytes, offset: Offset, margin: int) -> Bytes:
+    """A prediction where labels lie, and as faint at the border as they are rare there."""
+    shown = move(prediction, offset)
+    fade_margin(shown, (shown.shape[0], shown.shape[1]), top=0, margin=margin)
+    return np.rint(shown).astype(np.uint8)
 
 
 def _read_slides(
