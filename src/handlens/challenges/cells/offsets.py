@@ -154,4 +154,4 @@ def _summit(before: float, here: float, after: float) -> float:
     (0.0, 0.5)
     """
     bend = before - 2 * here + after
-    return 0.0 if bend >= 0 else (before - after) / (2 * bend)
+    return 0.0 if bend >= 0 else (after - before) / (-2 * bend)
