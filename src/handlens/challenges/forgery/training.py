@@ -52,7 +52,7 @@ NEGATIVES = 20.0
 
 FEWEST_COPIES = 12
 """True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like.
-Whole panels, with 15 of them in 1,049 figures, were judged better by their own curve than by an older one of 100."""
+Whole panels had 15 in 1,049 figures, and their own curve was as good there as an older one, fitted to more."""
 
 ALARMS, CERTAIN = 0.03, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
