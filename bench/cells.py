@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from handlens import images
-from handlens.bands import in_memory
 from handlens.challenges.cells import data, score
-from handlens.challenges.cells.otsu import OtsuRecipe
-from handlens.challenges.cells.recipe import SHIPPED
+from handlens.challenges.cells.baseline import OtsuRecipe
+from handlens.challenges.cells.predictor import SHIPPED
 from handlens.challenges.cells.sample import make_slide
-from handlens.metrics import compare, dice
-from handlens.models import open_segmenter
-from handlens.tiles import Tiling, predict
+from handlens.inference.session import open_segmenter
+from handlens.inference.tiling import Tiling, predict
+from handlens.io import images
+from handlens.io.row_reader import in_memory
+from handlens.masks.metrics import compare, dice
 from handlens.types import Context
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "cells" / "train"

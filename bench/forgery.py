@@ -22,13 +22,13 @@ from handlens.challenges.forgery.detect import SECONDS, Detector
 from handlens.challenges.forgery.detect.decision import FILE, read_decision
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
-from handlens.challenges.forgery.recipe import RECIPE
+from handlens.challenges.forgery.predictor import RECIPE
 from handlens.challenges.forgery.score import ORDER
 from handlens.challenges.forgery.training import score_one
-from handlens.images import read_image, write_png
+from handlens.inference.executors import map_in_processes
+from handlens.io.images import read_image, write_png
+from handlens.masks.rle import Rle, encode
 from handlens.progress import bar
-from handlens.runs import Runs, encode
-from handlens.workers import map_in_processes
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery"
 PARTS = ("quality", "plain", "speed", "ablation")
@@ -45,7 +45,7 @@ class Question:
 
     group: str
     path: Path | None = None
-    truth: tuple[Runs, ...] = ()
+    truth: tuple[Rle, ...] = ()
     number: int = 0
     size: int = 0
     of_sources: bool = False
@@ -182,7 +182,7 @@ def ask(known: Mapping[str, Detector], sources: Sources | None, seed: int, item:
     return Result(question, kind, megapixels(picture), answers)
 
 
-def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture, tuple[Runs, ...], str]:
+def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture, tuple[Rle, ...], str]:
     """The picture of a question, its true instances, and what kind it is."""
     if question.path:
         return read_image(question.path), question.truth, ""

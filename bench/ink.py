@@ -28,17 +28,18 @@ from typing import Any
 import cv2
 import numpy as np
 
-from handlens import pipeline, registry, volumes
-from handlens.challenges.ink import data, plain
+from handlens import pipeline, registry
+from handlens.challenges.ink import baseline, data
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.predict import Effort, predict
-from handlens.challenges.ink.recipe import SHIPPED, open_network
+from handlens.challenges.ink.predictor import SHIPPED, open_network
 from handlens.challenges.ink.sample import make_fragment, write_volume
 from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
-from handlens.images import read_mask, write_png
-from handlens.metrics import compare, fbeta
-from handlens.models import is_model, read_plan
-from handlens.runs import encode
+from handlens.inference.session import is_model, read_plan
+from handlens.io import volumes
+from handlens.io.images import read_mask, write_png
+from handlens.masks.metrics import compare, fbeta
+from handlens.masks.rle import encode
 from handlens.types import Case
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "ink"
@@ -105,7 +106,7 @@ def measure_score(place: Path, model: Path, picture: Path | None) -> Iterator[Ro
     masks = {case.id: read_mask(case.path / "mask.png") for case in cases}
     out = place.with_name(f"{place.name}-out")
     solved = pipeline.solve(INK, place, out / "network", model=model, settings=INK.settings(probability="tiff"))
-    learned = pipeline.solve(INK, place, out / "plain", recipe=plain.PooledStatistics())
+    learned = pipeline.solve(INK, place, out / "plain", recipe=baseline.PooledStatistics())
     sizes = " and ".join(sorted({f"{case.shape[0]}x{case.shape[1]}" for case in cases if case.shape}))
     note = f"{len(cases)} fragments of {sizes}, seed {UNSEEN}"
     for what, values, bar in (
@@ -166,10 +167,10 @@ def measure_crop(folder: Path, model: Path) -> Iterator[Row]:
     network = open_network(model, window)
     coarse = predict(surface, network, Effort(turns=4))
     whole = cv2.resize(coarse, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
-    reduced = plain.reduce_fragment(folder, band=512)
-    recipe = plain.PooledStatistics()
-    fixed = plain.Choice(np.array(recipe.default, np.float64), recipe.side, recipe.smooth, recipe.quantile)
-    features = plain.pool(plain.take_layers(reduced, fixed.side, recipe.offsets), reduced.inside, fixed.smooth)
+    reduced = baseline.reduce_fragment(folder, band=512)
+    recipe = baseline.PooledStatistics()
+    fixed = baseline.Choice(np.array(recipe.default, np.float64), recipe.side, recipe.smooth, recipe.quantile)
+    features = baseline.pool(baseline.take_layers(reduced, fixed.side, recipe.offsets), reduced.inside, fixed.smooth)
     score = np.tensordot(fixed.weights, features, axes=2).astype(np.float32)
     other = cv2.resize(score, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
     note = f"{label.shape[0]}x{label.shape[1]}, {surface.stack.depth} slices; nothing was learned from it"
@@ -242,7 +243,7 @@ def ask_monai(surface: Surface, model: Path) -> np.ndarray:
     import torch
     from monai.inferers import sliding_window_inference
 
-    from handlens.training.depths import DepthNet
+    from handlens.challenges.ink.network import DepthNet
 
     torch.set_num_threads(THREADS)
     width = read_plan(model, challenge="ink").page["fields"].get("width", 1.0)

@@ -25,15 +25,17 @@ from pathlib import Path
 
 import numpy as np
 
-from handlens import pipeline, registry, standings
+from handlens import pipeline, registry
 from handlens.challenges.lesions import data
 from handlens.challenges.lesions.contract import demographics_input
-from handlens.challenges.lesions.deciding import Search, choose, class_shares, worth
+from handlens.challenges.lesions.decision import Search, choose, class_shares, worth
 from handlens.challenges.lesions.logistic import fit_head
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.challenges.lesions.training import FEATURES, Fields
-from handlens.judging import runner
-from handlens.judging.verdicts import RefusedError
+from handlens.cli import judge
+from handlens.sandbox import runner
+from handlens.sandbox.verdicts import RefusedError
+from handlens.training import device
 from handlens.training.folds import read_predictions
 from handlens.types import Limits
 
@@ -72,7 +74,7 @@ def judge_models(folder: Path, cases: int) -> Iterator[Row]:
         if name == "fork bomb":  # no file can do it: this is what a runtime that was taken over would do
             found, why = _taken_over(path, "fork_bomb")
         else:
-            (entry,) = standings.judge(challenge, [path], data, challenge.settings(), limits=LIMITS).models
+            (entry,) = judge.judge(challenge, [path], data, challenge.settings(), limits=LIMITS).models
             found, why = entry.verdict, entry.why
         yield Row(name, expected, found, why, time.perf_counter() - begun)
 
@@ -140,7 +142,7 @@ class Out:
 
 def frozen(run: Path, people: np.ndarray | None, out: Out) -> Out:
     """Logistic regression on what the encoder saw before training, fold by fold; with facts where there are people."""
-    from handlens.training.photographs import facts_of
+    from handlens.challenges.lesions.network import facts_of
 
     table = np.load(run / FEATURES).astype(np.float32)
     if people is not None:
@@ -221,8 +223,8 @@ def write_bare(path: Path, encoder: str, size: int) -> Path:
     import torch
     from torch import nn
 
+    from handlens.challenges.lesions.network import PhotoClassifier
     from handlens.training.export import export
-    from handlens.training.photographs import PhotoClassifier
     from handlens.training.task import Graph
 
     class Bare(nn.Module):
@@ -241,7 +243,7 @@ def write_bare(path: Path, encoder: str, size: int) -> Path:
 
 def measure_file(run: Path, repeats: int) -> Iterator[tuple[str, str, str, str]]:
     """One thread, one photograph at a time, both files in turn."""
-    from handlens.models import Session
+    from handlens.inference.session import Session
 
     size = json.loads((run / "plan.json").read_text())["fields"]["size"]
     rng = np.random.default_rng(0)
@@ -270,11 +272,10 @@ def measure_steps(batch: int = 16) -> Iterator[tuple[str, str, str, str]]:
     """What a training step costs, on as many threads as torch has."""
     import torch
 
-    from handlens.training import machine
+    from handlens.challenges.lesions.network import PhotoClassifier, class_loss
     from handlens.training.networks import lay_out
-    from handlens.training.photographs import PhotoClassifier, class_loss
 
-    machine.keep_memory()
+    device.keep_memory()
     for size in (128, 160, 192, 224, 256):
         image = torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8)
         people, classes = torch.zeros(batch, 3), torch.arange(batch) % 10

@@ -20,15 +20,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from handlens import pipeline, registry, volumes
+from handlens import pipeline, registry
 from handlens.challenges.ink import data
+from handlens.challenges.ink.baseline import PooledStatistics
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fragment import Fragment
-from handlens.challenges.ink.plain import PooledStatistics
-from handlens.images import read_mask, write_png
-from handlens.metrics import compare as compare_runs
-from handlens.metrics import fbeta
-from handlens.runs import encode
+from handlens.io import volumes
+from handlens.io.images import read_mask, write_png
+from handlens.masks.metrics import compare as compare_runs
+from handlens.masks.metrics import fbeta
+from handlens.masks.rle import encode
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "data" / "ink"

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import handlens
-from handlens.metrics import matched_f1
-from handlens.runs import encode, format_lists, format_pairs, parse_lists
+from handlens.masks.metrics import matched_f1
+from handlens.masks.rle import encode, format_lists, format_pairs, parse_lists
 
 Mask = np.ndarray
 

@@ -15,8 +15,8 @@ import tifffile
 
 import handlens
 from handlens import pipeline
-from handlens.images import read_rgb, write_jpeg
-from handlens.runs import decode
+from handlens.io.images import read_rgb, write_jpeg
+from handlens.masks.rle import decode
 
 HEIGHT = 360
 GREEN, ORANGE = (0, 170, 60), (255, 120, 0)
@@ -49,7 +49,7 @@ def mask_panel(name: str, out: Path) -> np.ndarray:
     settings = challenge.settings()
     data = next(out.glob(f"{name}/data-*"))
     truth = pipeline.open_truth(challenge, data, settings)
-    from handlens.table import require_submission
+    from handlens.io.submissions import require_submission
 
     cases = pipeline.read_cases(challenge, data)
     answers = require_submission(out / name / "submission.csv", challenge.codec(settings), cases)

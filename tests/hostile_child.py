@@ -6,8 +6,8 @@ import os
 import socket
 import struct
 
-from handlens.judging import child, guard
-from handlens.judging.frames import read_frame, write_frame
+from handlens.sandbox import child, guard
+from handlens.sandbox.frames import read_frame, write_frame
 
 
 def locked():

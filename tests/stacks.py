@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handlens import volumes
 from handlens.errors import DataError
+from handlens.io import volumes
 
 
 def make_volume(depth: int = 7, height: int = 50, width: int = 61, dtype: Any = np.uint16) -> Any:

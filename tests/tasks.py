@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handlens.errors import DataError, HandlensError, ModelError, Problem, SubmissionError
-from handlens.runs import EMPTY
+from handlens.masks.rle import EMPTY
 
 
 class OddError(HandlensError):

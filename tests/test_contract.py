@@ -7,7 +7,7 @@ import pytest
 
 from handlens import registry, testing
 from handlens.errors import Problem
-from handlens.table import Submission
+from handlens.io.submissions import Submission
 from handlens.types import CaseScore, Inventory, Truth
 
 
@@ -115,9 +115,9 @@ class _Moody:
     def prepare(self, train):
         _Moody.calls += 1
         size = _Moody.calls
-        from handlens.runs import Runs
+        from handlens.masks.rle import Rle
 
-        return lambda case: Runs(np.array([0]), np.array([size]))
+        return lambda case: Rle(np.array([0]), np.array([size]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from oracles import submissions as oracle
 
 from handlens import registry
-from handlens.table import read_submission
+from handlens.io.submissions import read_submission
 from handlens.types import Case
 
 ROUNDS = 2_500
@@ -168,7 +168,7 @@ def test_mutated_parquet_never_crashes(name, tmp_path):
     challenge = registry.challenge(name)
     codec = challenge.codec(challenge.settings())
     cases = [Case(id, tmp_path, SHAPE) for id in IDS]
-    from handlens.table import write_cells
+    from handlens.io.submissions import write_cells
 
     file = tmp_path / "submission.parquet"
     write_cells(file, codec, [(id, *cells) for id, cells in zip(IDS, CELLS[name], strict=True)])

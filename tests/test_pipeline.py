@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from handlens import files, pipeline, registry
-from handlens.challenges.lesions.plain import PlainRecipe
+from handlens import pipeline, registry
+from handlens.challenges.lesions.baseline import PlainRecipe
 from handlens.errors import DataError, ModelError
-from handlens.runfolder import JOURNAL, Journal
-from handlens.runs import EMPTY
+from handlens.io import files
+from handlens.masks.rle import EMPTY
+from handlens.runstore.store import JOURNAL, Journal
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
 def test_killed_with_9_it_goes_on(cells, tmp_path):
     out = tmp_path / "out"
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom handlens import pipeline, registry\nfrom handlens.runs import EMPTY\n"
+        "import sys, time\nfrom pathlib import Path\nfrom handlens import pipeline, registry\nfrom handlens.masks.rle import EMPTY\n"
         "class Slow:\n"
         "    def __repr__(self): return 'Counting'\n"
         "    def prepare(self, train):\n"
@@ -314,7 +315,7 @@ def test_a_case_that_cannot_be_read_cannot_be_checked(cells, tmp_path):
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path):
-    from handlens.images import write_png
+    from handlens.io.images import write_png
 
     write_png(tmp_path / "ok.png", np.zeros((9, 9), np.uint8))
     os.rename(tmp_path / "ok.png", os.fsencode(tmp_path) + b"/\xff.png")

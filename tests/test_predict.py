@@ -11,7 +11,7 @@ from onnx_models import write_dark_is_cell
 from handlens import pipeline, registry
 from handlens.cli import cli
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.runfolder import RUN, challenge_of
+from handlens.runstore.store import RUN, challenge_of
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import tasks
 
 from handlens import asking, pipeline, registry
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.runfolder import JOURNAL
+from handlens.runstore.store import JOURNAL
 
 SIZES = {"forgery": (3, 96), "ink": (3, 96), "cells": (5, 96), "lesions": (6, 64)}
 

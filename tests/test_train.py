@@ -13,9 +13,9 @@ import handlens
 from handlens import pipeline, registry
 from handlens.cli import cli
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.later import train_of
-from handlens.runfolder import ORDER, RUN, read_order
-from handlens.runs import EMPTY, Runs
+from handlens.lazy import train_of
+from handlens.masks.rle import EMPTY, Rle
+from handlens.runstore.store import ORDER, RUN, read_order
 from handlens.types import Option
 
 
@@ -25,7 +25,7 @@ class Stripe:
 
     def prepare(self, context, /):
         length = int((context.model / "length.txt").read_text()) if context.model else 0
-        return lambda case: Runs(np.array([0]), np.array([length])) if length else EMPTY
+        return lambda case: Rle(np.array([0]), np.array([length])) if length else EMPTY
 
 
 def train(folder, run, settings, progress):

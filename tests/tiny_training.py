@@ -18,7 +18,7 @@ from handlens.training import batches, checkpoint, engine, folds, loop
 from handlens.training.networks import Prepare
 from handlens.training.norm import SharedBatchNorm
 from handlens.training.plan import Effort, Schedule
-from handlens.types import be_quiet
+from handlens.types import no_progress
 
 SCHEDULE = Schedule(
     batch=4, rate=0.02, steps=6, threads=1, accelerator="cpu", layout="pixels"
@@ -42,7 +42,7 @@ class Tiny(nn.Module):
         return self.last(self.dropout(features))[:, 0]
 
 
-def make_tiny_task(folder, dropout=0.2, progress=be_quiet):
+def make_tiny_task(folder, dropout=0.2, progress=no_progress):
     task = make_task(folder, FIELDS, {"order": "rows"}, progress)
     return replace(task, make_network=partial(Tiny, dropout), is_pretrained=lambda name: name.startswith("first"))
 

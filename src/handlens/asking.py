@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from handlens.errors import HandlensError
-from handlens.runfolder import Journal
-from handlens.types import Answer, Case, Challenge, Context, Model, Recipe, TrainProgress
-from handlens.workers import map_in_processes, usable_cores
+from handlens.inference.executors import map_in_processes, usable_cores
+from handlens.runstore.store import Journal
+from handlens.types import Answer, Case, Challenge, Context, Model, Progress, Recipe
 
 
 def answer_all(
@@ -51,7 +51,7 @@ def answer_all(
 class Telling:
     """Counts cases for the progress bar; in hundredths from when a model first says how far it is with one."""
 
-    def __init__(self, progress: TrainProgress, total: int) -> None:
+    def __init__(self, progress: Progress, total: int) -> None:
         self.progress, self.total, self.done, self.unit = progress, total, 0, 1
 
     def cases(self, done: int) -> None:

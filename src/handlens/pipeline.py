@@ -12,22 +12,22 @@ from typing import Any
 
 from handlens.asking import Telling, answer_all
 from handlens.errors import DataError, HandlensError, ModelError, Problem
-from handlens.files import new_folder, write_text
-from handlens.rows import is_utf8
-from handlens.runfolder import ORDER, RUN, Journal, challenge_of, fingerprint, read_order
-from handlens.table import Format, read_submission, require_submission, write_cells
+from handlens.io.csv import is_utf8
+from handlens.io.files import new_folder, write_text
+from handlens.io.submissions import Format, read_submission, require_submission, write_cells
+from handlens.runstore.store import ORDER, RUN, Journal, challenge_of, fingerprint, read_order
 from handlens.types import (
     Answer,
     Case,
     Challenge,
     Context,
     Part,
+    Progress,
     Recipe,
     Score,
     Settings,
-    TrainProgress,
     Truth,
-    be_quiet,
+    no_progress,
 )
 
 TRUTH = "truth"
@@ -119,7 +119,7 @@ def train(
     run: Path,
     *,
     settings: Settings | None = None,
-    progress: TrainProgress | None = None,
+    progress: Progress | None = None,
 ) -> Mapping[str, float]:
     """Learn from a data folder, for `solve` with `model=run`; gives numbers about what was learned.
 
@@ -146,7 +146,7 @@ def train(
         raise DataError(what, file=run)
     write_text(run / ORDER, json.dumps({**page, "folder": str(folder.resolve())}, indent=1) + "\n")
     try:
-        numbers = challenge.train(folder, run, settings, progress or be_quiet)
+        numbers = challenge.train(folder, run, settings, progress or no_progress)
     except HandlensError:
         _forget_order(run)
         raise
@@ -174,7 +174,7 @@ def solve(
     model: Path | None = None,
     keep_going: bool = False,
     workers: int | None = 1,
-    progress: TrainProgress | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
 
@@ -195,7 +195,7 @@ def solve(
     words |= {"settings": _told_to_solve(challenge, settings), "handlens": _version()}
     used = [fingerprint([], model, without=out)] if model else []
     key = fingerprint([*words.values(), *used], folder, without=out)
-    telling = Telling(progress or be_quiet, len(cases))
+    telling = Telling(progress or no_progress, len(cases))
     context = Context(
         settings, partial(_training_truth, challenge, folder, settings), model, out, telling.part_of_a_case
     )

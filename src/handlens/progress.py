@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from handlens.types import TrainProgress
+from handlens.types import Progress
 
 LINE_SECONDS = 10.0
 """Time between plain lines, so that a log file stays short."""
 
 
 @contextmanager
-def bar(title: str) -> Iterator[TrainProgress]:
+def bar(title: str) -> Iterator[Progress]:
     """A function to call with (done, total), and words where there are some."""
     if not sys.stderr.isatty():
         yield _Lines(title)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from handlens import pipeline
 from handlens.errors import SubmissionError
-from handlens.table import read_submission, write_cells, write_submission
+from handlens.io.submissions import read_submission, write_cells, write_submission
 from handlens.types import Answer, Case, Challenge, Codec, Settings, Truth
 
 

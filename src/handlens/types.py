@@ -154,17 +154,14 @@ class Option:
 Settings = Mapping[str, Any]
 """Option name to value, complete: every option of the challenge is there."""
 
-Progress = Callable[[int, int], None]
-"""Told how many are done, of how many."""
 
-
-class TrainProgress(Protocol):
-    """The same, and where there is more to say: stage, loss, metric."""
+class Progress(Protocol):
+    """Called with how many are done, of how many, and where there is more to say: stage, loss, metric."""
 
     def __call__(self, done: int, total: int, words: str = "", /) -> None: ...
 
 
-def be_quiet(_done: int, _total: int, _words: str = "", /) -> None:
+def no_progress(_done: int, _total: int, _words: str = "", /) -> None:
     """Progress that nobody is told."""
 
 
@@ -182,7 +179,7 @@ class Context:
     training: Callable[[], Truth | None] = lambda: None
     model: Path | None = None
     out: Path | None = None
-    tell: TrainProgress = be_quiet
+    tell: Progress = no_progress
 
 
 class Model(Protocol):
@@ -218,9 +215,7 @@ class Train(Protocol):
     run's folder is left by a training that was stopped; it may go on from there. Stopped, it raises KeyboardInterrupt.
     """
 
-    def __call__(
-        self, folder: Path, run: Path, settings: Settings, progress: TrainProgress, /
-    ) -> Mapping[str, float]: ...
+    def __call__(self, folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +258,7 @@ class Judgement:
 
 
 class Judge(Protocol):
-    """Runs models that nobody trusts on labelled cases, each in a locked process, and ranks them.
+    """Rle models that nobody trusts on labelled cases, each in a locked process, and ranks them.
 
     A model that is refused does not keep the others from being judged.
     """

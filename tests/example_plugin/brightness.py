@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handlens.images import list_images, read_grey, read_header, write_png
+from handlens.io.images import list_images, read_grey, read_header, write_png
 from handlens.types import Case, CaseScore, Challenge, Codec, Inventory, SampleDefaults, Score, Truth
 
 

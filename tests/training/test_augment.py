@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.training.augment import Augmentation, cut, edge_weight, restain, spoil
+from handlens.challenges.cells.augment import Augmentation, cut, edge_weight, restain, spoil
 
 STILL = Augmentation(stain=0, glare=0, gamma=0, blurs=0, grains=0)
 

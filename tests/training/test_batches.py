@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from handlens.ahead import Waiting
+from handlens.inference.prefetch import Waiting
 from handlens.training.batches import Batches
 
 

@@ -7,7 +7,7 @@ import torch
 
 from handlens.challenges.cells.training import graph
 from handlens.errors import ModelError
-from handlens.models import open_segmenter
+from handlens.inference.session import open_segmenter
 from handlens.training import export as exporting
 from handlens.training.encoders import make_encoder
 from handlens.training.export import export

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from handlens.challenges.lesions.network import Contest, Facts, PhotoClassifier, Shrink, features_of, logits_of
 from handlens.errors import ModelError
-from handlens.training.photographs import Contest, Facts, PhotoClassifier, Shrink, features_of, logits_of
 
 
 def make(**other):

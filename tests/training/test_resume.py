@@ -10,7 +10,7 @@ import pytest
 import tiny_training
 import torch
 
-from handlens.models import open_segmenter
+from handlens.inference.session import open_segmenter
 from handlens.training.loop import LOG, read_log
 
 PROGRAM = Path(tiny_training.__file__)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from handlens.models import Session
+from handlens.inference.session import Session
 from handlens.training.export import export
-from handlens.training.shrink import as_half, as_int8
+from handlens.training.quantize import as_half, as_int8
 from handlens.training.task import Graph
 
 

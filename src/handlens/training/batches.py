@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.ahead import Waiting, made_ahead
+from handlens.inference.prefetch import Waiting, prefetch
 from handlens.training.task import Array, Random
 
 AHEAD = 3
@@ -66,4 +66,4 @@ class Batches:
 
     def ahead(self, steps: Sequence[int], waiting: Waiting) -> Generator[tuple[int, dict[str, Array]], None, None]:
         """Steps and their batches, made by a thread. Close the iterator to end it."""
-        return made_ahead(lambda _ended: ((step, self.make(step)) for step in steps), room=AHEAD, waiting=waiting)
+        return prefetch(lambda _ended: ((step, self.make(step)) for step in steps), room=AHEAD, waiting=waiting)

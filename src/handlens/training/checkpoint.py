@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from handlens.errors import DataError
-from handlens.files import replacing
+from handlens.io.files import replacing
 
 
 def save(path: Path, state: dict[str, Any]) -> None:

@@ -19,19 +19,19 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from handlens.errors import DataError, HandlensError
-from handlens.files import write_text
+from handlens.io.files import write_text
 from handlens.splits import fold_of
-from handlens.training import checkpoint, machine
+from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
 from handlens.training.folds import judge, keep_prediction, prediction_file, read_predictions
 from handlens.training.loop import LOG, read_log, stage_file, train_stage
-from handlens.training.measure import measure_speed
 from handlens.training.networks import lay_out
 from handlens.training.plan import PLAN, Effort, Plan, Schedule, Stage, count_steps, read_plan, write_plan
-from handlens.training.stopping import Flag, TrainingStopped, heard
+from handlens.training.signals import Flag, TrainingStopped, heard
+from handlens.training.speed import measure_speed
 from handlens.training.task import Finished, Task
-from handlens.types import TrainProgress, be_quiet
+from handlens.types import Progress, no_progress
 
 MODEL = "model.onnx"
 WEIGHTS = "weights.pt"
@@ -42,7 +42,7 @@ WEIGHTS = "weights.pt"
 class _Order:
     """What every process of a training is told."""
 
-    make_task: Callable[[TrainProgress], Task]
+    make_task: Callable[[Progress], Task]
     schedule: Schedule
     effort: Effort
     run: Path
@@ -50,7 +50,7 @@ class _Order:
 
 
 def train(
-    make_task: Callable[[TrainProgress], Task], schedule: Schedule, effort: Effort, run: Path, progress: TrainProgress
+    make_task: Callable[[Progress], Task], schedule: Schedule, effort: Effort, run: Path, progress: Progress
 ) -> Mapping[str, float]:
     """Train into a folder, or go on there; gives numbers of examples that were not learned from.
 
@@ -60,9 +60,9 @@ def train(
     if (numbers := _finished(run)) is not None:
         return numbers
     order = _Order(make_task, schedule, effort, run, f"handlens {shlex.join(sys.argv[1:])}")
-    accelerator = machine.choose_accelerator(schedule.accelerator)
-    precision = machine.choose_precision(schedule.precision, accelerator)
-    fabric = machine.make_fabric(accelerator, precision, effort.devices, effort.nodes)
+    accelerator = device.choose_accelerator(schedule.accelerator)
+    precision = device.choose_precision(schedule.precision, accelerator)
+    fabric = device.make_fabric(accelerator, precision, effort.devices, effort.nodes)
     processes = effort.devices * effort.nodes
     if schedule.batch % processes:
         raise HandlensError(f"a batch of {schedule.batch} cannot be shared evenly by {processes} processes: set batch")
@@ -91,7 +91,7 @@ def _work_beside(fabric: Fabric, order: _Order, flag: Flag) -> Mapping[str, floa
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not fabric.is_global_zero:
-        return _work(fabric, order, flag, be_quiet)
+        return _work(fabric, order, flag, no_progress)
     try:
         with bar("training") as progress:
             return _work(fabric, order, flag, progress)
@@ -99,13 +99,13 @@ def _work_beside(fabric: Fabric, order: _Order, flag: Flag) -> Mapping[str, floa
         return error
 
 
-def _work(fabric: Fabric, order: _Order, flag: Flag, progress: TrainProgress) -> Mapping[str, float] | None:
+def _work(fabric: Fabric, order: _Order, flag: Flag, progress: Progress) -> Mapping[str, float] | None:
     """The whole of it; None where it was stopped."""
-    machine.keep_memory()
+    device.keep_memory()
     devices = order.effort.devices * order.effort.nodes
-    threads = machine.choose_threads(order.schedule.threads, fabric.device.type, devices)
+    threads = device.choose_threads(order.schedule.threads, fabric.device.type, devices)
     begun = time.monotonic()
-    with machine.repeatable(threads):
+    with device.repeatable(threads):
         task = order.make_task(progress)
         plan = _plan(fabric, order, task, threads, begun)
         try:
@@ -158,14 +158,14 @@ def _make_plan(fabric: Fabric, order: _Order, task: Task, threads: int, begun: f
         devices=effort.devices,
         nodes=effort.nodes,
         threads=threads,
-        precision=machine.choose_precision(schedule.precision, fabric.device.type),
+        precision=device.choose_precision(schedule.precision, fabric.device.type),
         accelerator=fabric.device.type,
         ids=task.ids,
         fold_of=tuple(folds),
         steps=steps,
         final_steps=final,
         speed=speed,
-        versions=machine.versions(),
+        versions=device.versions(),
         command=order.command,
     )
 
@@ -186,7 +186,7 @@ def _refuse_other(plan: Plan, order: _Order, task: Task) -> None:
 
 
 def _take_stages(
-    fabric: Fabric, task: Task, plan: Plan, run: Path, flag: Flag, progress: TrainProgress
+    fabric: Fabric, task: Task, plan: Plan, run: Path, flag: Flag, progress: Progress
 ) -> dict[str, Tensor]:
     """Train and ask every fold, then train the final network; gives its averaged weights."""
     done, total = 0, plan.total()
@@ -200,7 +200,7 @@ def _take_stages(
     return average
 
 
-def _tell(progress: TrainProgress, before: int, total: int, step: int, words: str) -> None:
+def _tell(progress: Progress, before: int, total: int, step: int, words: str) -> None:
     progress(before + step, total, words)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from handlens.errors import ModelError
-from handlens.files import replacing
+from handlens.io.files import replacing
 from handlens.training.task import Array, Graph
 
 OPSET = 18

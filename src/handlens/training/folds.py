@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handlens.files import replacing
+from handlens.io.files import replacing
 from handlens.training.plan import Plan
 from handlens.training.task import Array, Decision, Task
 from handlens.types import Score

@@ -15,14 +15,14 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from handlens.ahead import Waiting
 from handlens.errors import DataError, HandlensError
-from handlens.files import write_text
+from handlens.inference.prefetch import Waiting
+from handlens.io.files import write_text
 from handlens.training import checkpoint
 from handlens.training.batches import Batches
 from handlens.training.networks import lay_out
 from handlens.training.plan import Plan, Schedule, Stage
-from handlens.training.stopping import Flag, TrainingStopped
+from handlens.training.signals import Flag, TrainingStopped
 from handlens.training.task import Task
 
 LOG = "log.jsonl"

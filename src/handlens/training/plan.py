@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import DataError, HandlensError
-from handlens.files import write_text
+from handlens.io.files import write_text
 from handlens.training.task import change, check_ranges
 from handlens.types import Settings
 

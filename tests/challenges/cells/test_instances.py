@@ -18,8 +18,8 @@ from handlens.challenges.cells.instances import COLUMNS, part, write_instances
 from handlens.challenges.cells.nuclei import _window, locate, scatter_nuclei
 from handlens.challenges.cells.splitting import Splitting
 from handlens.challenges.cells.tissue import choose_style, lay_tissue
-from handlens.components import Pieces
-from handlens.runs import EMPTY, Runs, decode, encode
+from handlens.masks.components import Pieces
+from handlens.masks.rle import EMPTY, Rle, decode, encode
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=20))
 
@@ -167,7 +167,7 @@ def test_a_huge_piece_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_label_image_is_written_without_being_held(tmp_path: Path) -> None:
     shape = (20_000, 2_000)
-    runs = Runs(np.arange(0, 20_000, 10) * 2_000 + 50, np.full(2_000, 9))
+    runs = Rle(np.arange(0, 20_000, 10) * 2_000 + 50, np.full(2_000, 9))
     objects = Pieces(runs, np.arange(2_000), 2_000, shape)
     tracemalloc.start()
     instances.write_labels(tmp_path / "a.tif", objects)

@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from handlens.challenges.cells.offsets import Offset, fade_margin, measure_offset, move, move_bands, usual_offset
 from handlens.challenges.cells.sample import make_slide
-from handlens.images import read_mask, read_rgb
+from handlens.io.images import read_mask, read_rgb
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from oracles import cells as oracle
 import handlens
 from handlens.challenges.cells import data, score
 from handlens.errors import DataError, SubmissionError
-from handlens.images import write_png
-from handlens.runs import encode, format_pairs
+from handlens.io.images import write_png
+from handlens.masks.rle import encode, format_pairs
 from handlens.types import Case, Truth
 
 CODEC = score.codec({"order": "rows"})
@@ -122,7 +122,7 @@ def test_the_score_is_the_texts(pairs, order):
 
 
 def test_the_real_masks_as_answers_score_1(real_data, tmp_path):
-    from handlens.table import write_submission
+    from handlens.io.submissions import write_submission
 
     truth = data.open_truth(real_data / "cells" / "train", {"order": "rows"})
     write_submission(tmp_path / "mine.csv", CODEC, truth.cases, {case.id: truth.read(case) for case in truth.cases})

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handlens import images
 from handlens.challenges.cells.nuclei import Nucleus, locate
 from handlens.challenges.cells.sample import make_slide, write_sample
+from handlens.io import images
 
 SIZE = 160
 

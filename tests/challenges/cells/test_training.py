@@ -18,7 +18,7 @@ from handlens import pipeline, registry
 from handlens.challenges.cells.offsets import Offset
 from handlens.challenges.cells.training import Fields, dice_at_levels, make_task
 from handlens.errors import HandlensError
-from handlens.runs import decode, encode
+from handlens.masks.rle import decode, encode
 from handlens.training.folds import judge
 from handlens.training.loop import Stepper
 from handlens.training.plan import Schedule
@@ -112,7 +112,7 @@ def test_the_best_threshold_is_found(slides):
 
 def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_path):
     """All masks moved by two pixels: items are as if they were not, and answers lie where the masks do."""
-    from handlens.images import read_mask, write_png
+    from handlens.io.images import read_mask, write_png
 
     fields = Fields(weights="scratch", crop=64)
     straight = make_task(slides, fields, {"order": "rows"})
@@ -140,7 +140,7 @@ def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_pa
 
 
 def test_where_labels_end_before_the_border_so_do_answers(slides, tmp_path):
-    from handlens.images import write_png
+    from handlens.io.images import write_png
 
     framed = tmp_path / "framed"
     shutil.copytree(slides, framed)

@@ -14,8 +14,8 @@ from PIL import Image
 
 from handlens.challenges.forgery import CHALLENGE
 from handlens.errors import DataError
-from handlens.images import read_header, write_png
-from handlens.runs import decode
+from handlens.io.images import read_header, write_png
+from handlens.masks.rle import decode
 
 SETTINGS = CHALLENGE.settings()
 IMAGE, MASK = "train_images/forged/1000.png", "train_masks/1000.npy"

@@ -18,7 +18,7 @@ from handlens.challenges.forgery.inspection.naming import name_groups
 from handlens.challenges.forgery.inspection.reading import find_figures
 from handlens.cli import cli
 from handlens.errors import DataError
-from handlens.images import read_image, write_png
+from handlens.io.images import read_image, write_png
 
 
 def align(display, match, side=aligning.SHOWN_SIDE):

@@ -13,9 +13,9 @@ from oracles import masks as mask_oracle
 import handlens
 from handlens.challenges.forgery import data, score
 from handlens.errors import SubmissionError
-from handlens.images import write_png
-from handlens.metrics import matched_f1
-from handlens.runs import encode, format_lists
+from handlens.io.images import write_png
+from handlens.masks.metrics import matched_f1
+from handlens.masks.rle import encode, format_lists
 from handlens.types import Case, Truth
 
 CODEC = score.codec({})

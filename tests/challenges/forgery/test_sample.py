@@ -10,8 +10,8 @@ from handlens.challenges.forgery import CHALLENGE, data, sample
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError, HandlensError
-from handlens.images import read_grey
-from handlens.runs import decode
+from handlens.io.images import read_grey
+from handlens.masks.rle import decode
 
 
 @pytest.fixture(scope="module")

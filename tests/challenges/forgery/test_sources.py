@@ -9,7 +9,7 @@ from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figu
 from handlens.challenges.forgery.forger.sources import SourceBrush, cut_objects, open_sources
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError
-from handlens.images import write_jpeg, write_png
+from handlens.io.images import write_jpeg, write_png
 
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "forgery" / "sources"
 

@@ -6,9 +6,9 @@ from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, sto
 
 from handlens.challenges.forgery import data, training
 from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Decision, read_decision, shipped
-from handlens.challenges.forgery.kept import to_text
-from handlens.challenges.forgery.labels import FALSE, UNCLEAR
-from handlens.challenges.forgery.recipe import Matching
+from handlens.challenges.forgery.match_labels import FALSE, UNCLEAR
+from handlens.challenges.forgery.match_records import to_text
+from handlens.challenges.forgery.predictor import Matching
 from handlens.challenges.forgery.training import (
     ALARMS,
     FEWEST_AUTHENTIC,
@@ -22,10 +22,10 @@ from handlens.challenges.forgery.training import (
     train,
 )
 from handlens.errors import DataError
-from handlens.images import write_png
-from handlens.metrics import matched_f1
-from handlens.runfolder import JOURNAL
-from handlens.runs import encode
+from handlens.io.images import write_png
+from handlens.masks.metrics import matched_f1
+from handlens.masks.rle import encode
+from handlens.runstore.store import JOURNAL
 from handlens.types import Case, Context
 
 SHAPE = (200, 200)

@@ -12,8 +12,8 @@ from folders import cut, only_problem, refused_solution
 
 from handlens.challenges.ink import CHALLENGE
 from handlens.errors import DataError
-from handlens.images import read_header, read_mask, write_png
-from handlens.runs import decode
+from handlens.io.images import read_header, read_mask, write_png
+from handlens.masks.rle import decode
 
 SETTINGS = CHALLENGE.settings()
 STACK = "train/1/surface_volume"

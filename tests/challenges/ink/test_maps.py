@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tifffile
 
-from handlens import volumes
 from handlens.challenges.ink.maps import Decision, enlarge, find_ink, write_map
-from handlens.runs import decode
+from handlens.io import volumes
+from handlens.masks.rle import decode
 
 SHAPE = (601, 517)
 

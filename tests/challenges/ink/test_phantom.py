@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handlens import volumes
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fields import Plane, Window
 from handlens.challenges.ink.phantom.fragment import TILE, Fragment
 from handlens.challenges.ink.phantom.outline import draw_outline
 from handlens.challenges.ink.sample import make_fragment, write_sample, write_volume
 from handlens.errors import DataError
-from handlens.images import read_mask, write_png
+from handlens.io import volumes
+from handlens.io.images import read_mask, write_png
 
 
 def compute(fragment: Fragment) -> tuple[Any, Any]:

@@ -8,11 +8,11 @@ from hypothesis.extra.numpy import arrays
 from oracles import ink as oracle
 
 import handlens
-from handlens import volumes
-from handlens.challenges.ink import data, recipe, score
+from handlens.challenges.ink import data, predictor, score
 from handlens.errors import DataError
-from handlens.images import read_mask, write_png
-from handlens.runs import decode, encode, format_pairs
+from handlens.io import volumes
+from handlens.io.images import read_mask, write_png
+from handlens.masks.rle import decode, encode, format_pairs
 from handlens.types import Case, Context, Truth
 
 CODEC = score.codec({"average": "fragments"})
@@ -71,7 +71,7 @@ def test_reading_06_pairs_are_sorted_positive_disjoint_and_inside():
 def test_reading_07_nothing_is_predicted_outside_the_mask(tmp_path):
     handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=256, settings={})
     (case,) = data.read_cases(tmp_path, "test")
-    answer = decode(recipe.RECIPE.prepare(Context())(case), case.shape, order="rows")
+    answer = decode(predictor.RECIPE.prepare(Context())(case), case.shape, order="rows")
     assert answer.any()
     assert not (answer & ~read_mask(case.path / "mask.png")).any()
 

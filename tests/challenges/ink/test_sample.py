@@ -5,12 +5,12 @@ import csv
 import numpy as np
 import pytest
 
-from handlens import volumes
 from handlens.challenges.ink import data
 from handlens.challenges.ink.sample import write_sample
-from handlens.images import read_mask
-from handlens.metrics import compare, fbeta
-from handlens.runs import encode, parse_pairs
+from handlens.io import volumes
+from handlens.io.images import read_mask
+from handlens.masks.metrics import compare, fbeta
+from handlens.masks.rle import encode, parse_pairs
 
 
 @pytest.fixture(scope="module")

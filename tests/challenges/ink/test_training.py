@@ -12,14 +12,14 @@ import torch
 from torch.nn import functional
 
 from handlens import pipeline, registry
-from handlens.challenges.ink.lessons import Changes, cut_apart, make_item
+from handlens.challenges.ink.dataset import Changes, cut_apart, make_item
+from handlens.challenges.ink.network import Deep, DepthNet
 from handlens.challenges.ink.training import FULL, LEVELS, Fields, f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
 from handlens.errors import DataError, HandlensError
-from handlens.images import write_png
-from handlens.metrics import compare, fbeta
-from handlens.runs import encode
-from handlens.training.depths import Deep, DepthNet
+from handlens.io.images import write_png
+from handlens.masks.metrics import compare, fbeta
+from handlens.masks.rle import encode
 from handlens.types import Case
 
 SETTINGS = {"average": "fragments"}

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tifffile
 
-from handlens import volumes
+from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
 from handlens.errors import DataError, HandlensError
-from handlens.images import write_png
+from handlens.io import volumes
+from handlens.io.images import write_png
 
 WINDOW = Window(below=3, above=2)
 
@@ -25,7 +26,7 @@ def write_stack(folder, stack, mask=None, **how):
 
 def flat(values):
     values = np.asarray(values, np.float32)
-    return volumes.Depths(64, values, np.ones_like(values))
+    return Depths(64, values, np.ones_like(values))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from PIL import Image
 from handlens.challenges.lesions import CHALLENGE
 from handlens.challenges.lesions.data import read_demographics
 from handlens.errors import DataError
-from handlens.images import write_jpeg, write_png
+from handlens.io.images import write_jpeg, write_png
 
 SETTINGS = CHALLENGE.settings()
 LABELS = "train/labels.csv"

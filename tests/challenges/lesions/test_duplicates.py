@@ -6,7 +6,7 @@ import pytest
 
 from handlens.challenges.lesions.duplicates import join_copies, near_copies
 from handlens.challenges.lesions.painting import LOOKS, paint
-from handlens.images import list_images, read_rgb
+from handlens.io.images import list_images, read_rgb
 
 
 def painted(seed, size=160):

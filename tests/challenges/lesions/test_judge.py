@@ -10,13 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 import handlens
-from handlens import registry, standings
+from handlens import registry
 from handlens.challenges.lesions import judge
 from handlens.challenges.lesions.score import efficiency
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.cli import cli
+from handlens.cli import judge as cli_judge
 from handlens.errors import DataError
-from handlens.images import write_png
+from handlens.io.images import write_png
 from handlens.types import Judged, Limits
 
 LESIONS = registry.challenge("lesions")
@@ -47,7 +48,7 @@ def quick(monkeypatch):
 
 
 def judged(paths, folder, limits=LIMITS, **options):
-    return standings.judge(LESIONS, paths, folder, LESIONS.settings(**options), limits=limits)
+    return cli_judge.judge(LESIONS, paths, folder, LESIONS.settings(**options), limits=limits)
 
 
 @pytest.mark.parametrize("taxonomy", ["ten", "eleven"])

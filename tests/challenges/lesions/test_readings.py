@@ -10,9 +10,9 @@ import handlens
 from handlens.challenges.lesions import contract, data, judge, options, score
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
-from handlens.images import write_png
-from handlens.judging.runner import Slot
-from handlens.judging.verdicts import RefusedError
+from handlens.io.images import write_png
+from handlens.sandbox.runner import Slot
+from handlens.sandbox.verdicts import RefusedError
 from handlens.types import Case, Truth
 
 SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}

@@ -9,7 +9,7 @@ import pytest
 from handlens.challenges.lesions.painting import LOOKS
 from handlens.challenges.lesions.sample import PEOPLE, write_sample
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
-from handlens.images import read_header
+from handlens.io.images import read_header
 
 CLASSES = TAXONOMIES["ten"].classes
 

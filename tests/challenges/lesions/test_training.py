@@ -11,12 +11,13 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
 
-from handlens import pipeline, registry, standings
+from handlens import pipeline, registry
 from handlens.challenges.lesions import training
 from handlens.challenges.lesions.training import Fields, Lesions, make_task
+from handlens.cli import judge as cli_judge
 from handlens.errors import HandlensError
-from handlens.images import read_rgb, write_jpeg
-from handlens.models import Session
+from handlens.inference.session import Session
+from handlens.io.images import read_rgb, write_jpeg
 from handlens.training.folds import judge
 from handlens.training.task import Finished, change
 from handlens.types import Limits
@@ -76,10 +77,10 @@ def test_what_a_training_leaves(data, run):
 
 
 def test_the_file_is_one_that_the_judge_takes(data, run):
-    verdict = standings.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
+    verdict = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
     (entry,) = verdict.models
     assert (entry.verdict, entry.notes) == ("scored", ()), entry.why
-    bytes_too = standings.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(pixels="0-255"), limits=Limits())
+    bytes_too = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(pixels="0-255"), limits=Limits())
     assert bytes_too.models[0].parts["Prediction Score"] == entry.parts["Prediction Score"]
 
 
@@ -87,7 +88,7 @@ def test_solving_needs_no_torch_and_says_the_same_as_the_judge(data, run, tmp_pa
     solved = program("predict", run, data, "-o", tmp_path / "out")
     assert solved.stderr.endswith("False\n")
     page = json.loads((tmp_path / "out" / "score.json").read_text())
-    verdict = standings.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
+    verdict = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
     assert page["score"] == verdict.models[0].parts["Prediction Score"]
 
 
@@ -111,7 +112,7 @@ def test_the_later_edition_trains_with_the_same_code(data, tmp_path):
     (tmp_path / "data" / "train" / "images").symlink_to(data / "train" / "images")
     settings = LESIONS.settings(taxonomy="eleven", folds=2, minutes=1, set=dict(each.split("=") for each in FAST))
     pipeline.train(LESIONS, tmp_path / "data", tmp_path / "run", settings=settings)
-    verdict = standings.judge(
+    verdict = cli_judge.judge(
         LESIONS,
         [tmp_path / "run" / "model.onnx"],
         tmp_path / "data",

@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 from handlens.errors import DataError, Problem, inside
-from handlens.images import list_images, picture_case, read_header, read_mask, shown
-from handlens.runs import Runs, encode
-from handlens.table import open_pairs
+from handlens.io.images import list_images, picture_case, read_header, read_mask, shown
+from handlens.io.submissions import open_pairs
+from handlens.masks.rle import Rle, encode
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 CONTEST_SHAPE: Shape = (1000, 1000)
@@ -55,7 +55,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
     if not masks:
         raise DataError("no pictures in it: expected NN.png", file=root / "mask")
 
-    def read(case: Case) -> Runs:
+    def read(case: Case) -> Rle:
         mask = read_mask(masks[case.id])
         if mask.shape != case.shape:
             raise DataError(

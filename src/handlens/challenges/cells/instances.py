@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells.splitting import Splitting
-from handlens.components import Pieces, find_pieces, number_in_order
-from handlens.files import replacing
-from handlens.runs import Runs, encode
+from handlens.io.files import replacing
+from handlens.masks.components import Pieces, find_pieces, number_in_order
+from handlens.masks.rle import Rle, encode
 from handlens.types import Shape
 
 INSTANCES = "instances"
@@ -36,7 +36,7 @@ ByteImage = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
 
 
-def write_instances(stem: Path, cells: Runs, certainty: ByteImage, splitting: Splitting | None = None) -> Pieces:
+def write_instances(stem: Path, cells: Rle, certainty: ByteImage, splitting: Splitting | None = None) -> Pieces:
     """Part the cells of a picture and write `stem.tif` and `stem.csv`; gives the objects.
 
     `cells` go along rows; `certainty` is the probability of every pixel in 255 steps.
@@ -47,7 +47,7 @@ def write_instances(stem: Path, cells: Runs, certainty: ByteImage, splitting: Sp
     return objects
 
 
-def part(cells: Runs, certainty: ByteImage, splitting: Splitting) -> Pieces:
+def part(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
     """The cells as objects: the same pixels, every one in exactly one object; touching nuclei are different ones.
 
     Objects are numbered in the order of their first pixels, along the rows.
@@ -67,7 +67,7 @@ def part(cells: Runs, certainty: ByteImage, splitting: Splitting) -> Pieces:
         numbers.append(values + count)
         count += int(labels.max()) + 1
     order = np.argsort(np.concatenate(starts))
-    runs = Runs(np.concatenate(starts)[order], np.concatenate(lengths)[order])
+    runs = Rle(np.concatenate(starts)[order], np.concatenate(lengths)[order])
     return Pieces(runs, *number_in_order(np.concatenate(numbers)[order]), certainty.shape)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from handlens import images
 from handlens.challenges.cells.nuclei import scatter_nuclei, stain_nucleus
 from handlens.challenges.cells.tissue import (
     BoolImage,
@@ -25,6 +24,7 @@ from handlens.challenges.cells.tissue import (
     clouds,
     lay_tissue,
 )
+from handlens.io import images
 from handlens.types import Settings
 
 PARTS = ("train", "test")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from handlens.metrics import compare, dice
-from handlens.runs import EMPTY, Runs, decode, encode, format_pairs, parse_pairs
+from handlens.masks.metrics import compare, dice
+from handlens.masks.rle import EMPTY, Rle, decode, encode, format_pairs, parse_pairs
 from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
 
 EMPTY_DICE = 1.0
@@ -46,7 +46,7 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Runs], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score:
     """Mean Dice, and a hint when the answers look transposed."""
     order: Order = settings["order"]
     cases, turned = [], []
@@ -61,19 +61,19 @@ def score(answers: Mapping[str, Runs], truth: Truth, settings: Settings) -> Scor
     return Score(mean, {"mean Dice": mean}, tuple(cases), notes)
 
 
-def perfect(label: Runs, case: Case, settings: Settings) -> Runs:
+def perfect(label: Rle, case: Case, settings: Settings) -> Rle:
     return label
 
 
-def empty(case: Case, settings: Settings) -> Runs:
+def empty(case: Case, settings: Settings) -> Rle:
     return EMPTY
 
 
-def _parse(cells: tuple[str, ...], case: Case) -> Runs:
+def _parse(cells: tuple[str, ...], case: Case) -> Rle:
     return parse_pairs(cells[0], pixels=case.pixels)
 
 
-def _transposed(runs: Runs, case: Case, order: Order) -> Runs:
+def _transposed(runs: Rle, case: Case, order: Order) -> Rle:
     """The same text read in the other order."""
     if not len(runs.starts) or case.shape is None or (case.pixels or 0) > MAX_TRANSPOSED:
         return runs

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
 from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, fade_margin, measure_offset, move, usual_offset
-from handlens.components import drop_specks, fill_holes
 from handlens.errors import DataError, HandlensError
-from handlens.images import read_rgb
-from handlens.metrics import compare, dice
-from handlens.runs import Runs, decode, encode
-from handlens.types import Settings, TrainProgress, Truth, be_quiet
+from handlens.io.images import read_rgb
+from handlens.masks.components import drop_specks, fill_holes
+from handlens.masks.metrics import compare, dice
+from handlens.masks.rle import Rle, decode, encode
+from handlens.types import Progress, Settings, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -57,7 +57,7 @@ class Fields:
     dice       how much the overlap counts, beside cross-entropy
     turns      turned and mirrored copies whose answers are averaged: 1 or 8
     aligned    whether labels that lie beside what they show are learned in their places; answers are moved back
-    stain, gamma, bends, blurs, grains, smallest, largest  see handlens.training.augment
+    stain, gamma, bends, blurs, grains, smallest, largest  see handlens.challenges.cells.augment
     """
 
     encoder: str = "lite0"
@@ -84,7 +84,7 @@ class Fields:
             raise HandlensError(f"scale from {self.smallest} to {self.largest}; expected 0.1 to 10, smallest first")
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
+def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
     """Train on the labelled slides of a folder; the numbers are of slides that were not learned from."""
     from handlens.training.engine import train as train_task
     from handlens.training.plan import Schedule, as_told
@@ -94,7 +94,7 @@ def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, 
     return train_task(partial(make_task, folder, fields, settings), schedule, effort, run, progress)
 
 
-def make_task(folder: Path, fields: Fields, settings: Settings, progress: TrainProgress = be_quiet) -> Task:
+def make_task(folder: Path, fields: Fields, settings: Settings, progress: Progress = no_progress) -> Task:
     """Cells as the engine sees it, all slides in memory."""
     from handlens.training.task import Task
 
@@ -130,7 +130,7 @@ class Slides:
     that is done with them."""
 
     pairs: tuple[tuple[Bytes, Bytes], ...]
-    labels: tuple[Runs, ...]
+    labels: tuple[Rle, ...]
     offsets: tuple[Offset, ...]
     fields: Fields
 
@@ -142,7 +142,7 @@ class Slides:
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         """A changed crop, its mask, and how much each pixel counts."""
-        from handlens.training.augment import Augmentation, cut, edge_weight
+        from handlens.challenges.cells.augment import Augmentation, cut, edge_weight
 
         own = ("stain", "gamma", "bends", "blurs", "grains", "smallest", "largest")
         how = Augmentation(**{name: getattr(self.fields, name) for name in own})
@@ -189,8 +189,8 @@ class Slides:
         answers = [(self.answer(index, predictions[index], decision), self.labels[index]) for index in indices]
         return float(np.mean([dice(compare(said, true), empty=score.EMPTY_DICE) for said, true in answers]))
 
-    def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Runs:
-        """Runs of the mask, made as the solver makes them."""
+    def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Rle:
+        """Rle of the mask, made as the solver makes them."""
         shape = (prediction.shape[0], prediction.shape[1])
         shown = _as_labelled(prediction, Offset(decision["down"], decision["right"]), decision["margin"])
         said = encode(shown > decision["threshold"] * 255, order=score.ORDER)
@@ -230,7 +230,7 @@ def _as_labelled(prediction: Bytes, offset: Offset, margin: int) -> Bytes:
 
 
 def _read_slides(
-    truth: Truth, labels: Sequence[Runs], progress: TrainProgress, *, aligned: bool
+    truth: Truth, labels: Sequence[Rle], progress: Progress, *, aligned: bool
 ) -> tuple[tuple[tuple[Bytes, Bytes], ...], tuple[Offset, ...]]:
     """Slides with their masks, and how far these lie beside what they show, where that is asked for."""
     pairs: list[tuple[Bytes, Bytes]] = []

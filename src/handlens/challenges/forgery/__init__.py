@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.forgery import data, score
-from handlens.later import recipe_of, sample_of, train_of
+from handlens.lazy import recipe_of, sample_of, train_of
 from handlens.types import Challenge, Option, SampleDefaults
 
 OPTIONS = (

@@ -11,9 +11,9 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem, inside
-from handlens.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
-from handlens.runs import MAX_INSTANCES, encode
-from handlens.table import read_solutions
+from handlens.io.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
+from handlens.io.submissions import read_solutions
+from handlens.masks.rle import MAX_INSTANCES, encode
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 SOLUTION = "solution.csv"

@@ -10,12 +10,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from handlens import runs
 from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.errors import HandlensError
-from handlens.images import Array, write_png
+from handlens.io.images import Array, write_png
+from handlens.masks import rle
 from handlens.types import Settings
 
 AUTHENTIC = "authentic"
@@ -129,8 +129,8 @@ def _solution(masks: Sequence[BoolArray], shape: tuple[int, ...]) -> tuple[str, 
     """Annotation and shape of one row of the solution."""
     if not masks:
         return AUTHENTIC, AUTHENTIC
-    instances = [runs.encode(mask, order="columns") for mask in masks]
-    return runs.format_lists(instances), str(list(shape[:2]))
+    instances = [rle.encode(mask, order="columns") for mask in masks]
+    return rle.format_lists(instances), str(list(shape[:2]))
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

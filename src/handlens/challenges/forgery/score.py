@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from handlens.metrics import matched_f1_of_many
-from handlens.runs import Runs, format_lists, parse_many_lists
+from handlens.masks.metrics import matched_f1_of_many
+from handlens.masks.rle import Rle, format_lists, parse_many_lists
 from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
 
 AUTHENTIC = "authentic"
@@ -16,7 +16,7 @@ AUTHENTIC = "authentic"
 ORDER: Order = "columns"
 """Pixels are numbered top to bottom, then right."""
 
-Instances = tuple[Runs, ...]
+Instances = tuple[Rle, ...]
 
 
 def codec(settings: Settings) -> Codec:

@@ -24,18 +24,18 @@ from handlens.challenges.forgery.detect.decision import (
     shipped,
 )
 from handlens.challenges.forgery.detect.findings import Match
-from handlens.challenges.forgery.kept import from_text, to_text
-from handlens.challenges.forgery.labels import FALSE, label_matches
+from handlens.challenges.forgery.match_labels import FALSE, label_matches
+from handlens.challenges.forgery.match_records import from_text, to_text
 from handlens.challenges.forgery.score import ORDER
 from handlens.errors import DataError
-from handlens.files import write_text
-from handlens.images import read_image
-from handlens.metrics import matched_f1
-from handlens.runfolder import JOURNAL, Journal, fingerprint
-from handlens.runs import Runs, decode, encode
+from handlens.inference.executors import map_in_processes, usable_cores
+from handlens.io.files import write_text
+from handlens.io.images import read_image
+from handlens.masks.metrics import matched_f1
+from handlens.masks.rle import Rle, decode, encode
+from handlens.runstore.store import JOURNAL, Journal, fingerprint
 from handlens.splits import fold_of
 from handlens.types import Case, Progress, Settings, Shape, Truth
-from handlens.workers import map_in_processes, usable_cores
 
 MORE = "more.jsonl"
 """File of a run with what was seen in the further figures, until all is done."""
@@ -67,7 +67,7 @@ class Example:
     """A figure: its group, its true instances, its matches, and the instance that each match shows, or why not."""
 
     case: Case
-    truth: tuple[Runs, ...]
+    truth: tuple[Rle, ...]
     shape: Shape
     matches: tuple[Match, ...]
     labels: tuple[int, ...]
@@ -175,7 +175,7 @@ def fit_curves(examples: Sequence[Example], tiers: Sequence[str]) -> dict[str, C
     return curves
 
 
-def score_one(said: tuple[Runs, ...], truth: tuple[Runs, ...]) -> float:
+def score_one(said: tuple[Rle, ...], truth: tuple[Rle, ...]) -> float:
     """oF1 of one figure."""
     if not said or not truth:
         return float(not said and not truth)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.ink import data, options, score
-from handlens.later import recipe_of, sample_of, train_of
+from handlens.lazy import recipe_of, sample_of, train_of
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(

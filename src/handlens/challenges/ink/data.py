@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from handlens import volumes
 from handlens.challenges.ink.score import ORDER
 from handlens.errors import DataError, Problem, inside
-from handlens.images import list_images, read_header, read_mask, shown
-from handlens.runs import Runs, encode
-from handlens.table import open_pairs
+from handlens.io import volumes
+from handlens.io.images import list_images, read_header, read_mask, shown
+from handlens.io.submissions import open_pairs
+from handlens.masks.rle import Rle, encode
 from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
 
 VOLUME = "surface_volume"
@@ -34,7 +34,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
             f"no <fragment>/{LABEL} here or under train/: expected those, or a file Id,Predicted", file=path
         )
 
-    def read(case: Case) -> Runs:
+    def read(case: Case) -> Rle:
         label = fragments[case.id] / LABEL
         mask = read_mask(label)
         if mask.shape != case.shape:

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from handlens.challenges.ink.predict import STRIDE, Map
 from handlens.challenges.ink.score import ORDER
 from handlens.challenges.ink.window import Mask
-from handlens.components import drop_specks, join
-from handlens.files import new_folder, replacing, write_text
-from handlens.runs import Runs, encode
+from handlens.io.files import new_folder, replacing, write_text
+from handlens.masks.components import drop_specks, join
+from handlens.masks.rle import Rle, encode
 from handlens.types import Shape
 
 ROWS = 64
@@ -53,13 +53,13 @@ def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
         yield top, np.asarray(rows[:, : shape[1]], np.float32)
 
 
-def find_ink(coarse: Map, mask: Mask, decision: Decision) -> Runs:
+def find_ink(coarse: Map, mask: Mask, decision: Decision) -> Rle:
     """Where ink is, inside the mask alone."""
     shape = (mask.shape[0], mask.shape[1])
     bands = []
     for top, rows in enlarge(coarse, shape):
         said = encode((rows > decision.threshold) & mask[top : top + len(rows)], order=ORDER)
-        bands.append(Runs(said.starts + top * shape[1], said.lengths))
+        bands.append(Rle(said.starts + top * shape[1], said.lengths))
     return drop_specks(join(bands), shape, smallest=decision.smallest)
 
 

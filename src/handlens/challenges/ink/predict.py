@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from handlens.ahead import made_ahead
 from handlens.challenges.ink.window import Bytes, Mask
-from handlens.tiles import Cuts, Tiling, cut
+from handlens.inference.prefetch import prefetch
+from handlens.inference.tiling import Cuts, Tiling, cut
 from handlens.types import Shape
 
 Map = npt.NDArray[np.float32]
@@ -122,7 +122,7 @@ def _compute(
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
     pool = ThreadPoolExecutor(effort.threads) if effort.threads else _Here()
     windows = partial(_windows, source, rows, lines, effort.rows)
-    with pool as threads, closing(made_ahead(windows, room=1)) as ahead:
+    with pool as threads, closing(prefetch(windows, room=1)) as ahead:
         try:
             for line, window in ahead:
                 waiting.append((line, list(_submit(threads, window, source, network, effort, rows, columns, line))))

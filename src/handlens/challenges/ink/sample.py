@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from handlens import files, runs
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fields import Mask
 from handlens.challenges.ink.phantom.fragment import Fragment
 from handlens.challenges.ink.phantom.outline import draw_outline
-from handlens.images import write_png
+from handlens.io import files
+from handlens.io.images import write_png
+from handlens.masks import rle
 from handlens.types import Settings, Shape
 
 SLICES = 24
@@ -36,7 +37,7 @@ def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings:
         place = folder / "train" / str(index + 1)
         label, photograph = write_volume(place, fragment)
         _write_truth(place, fragment, label)
-        text = runs.format_pairs(runs.encode(label, order="rows"))
+        text = rle.format_pairs(rle.encode(label, order="rows"))
         files.write_text(place / "inklabels_rle.csv", f"Id,Predicted\n{index + 1},{text}\n")
         write_png(place / "ir.png", photograph)
     names = [_name(index) for index in range(cases)]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from handlens.metrics import Counts, compare, fbeta, precision, recall
-from handlens.runs import Runs, format_pairs, parse_pairs
+from handlens.masks.metrics import Counts, compare, fbeta, precision, recall
+from handlens.masks.rle import Rle, format_pairs, parse_pairs
 from handlens.types import Case, CaseScore, Codec, Option, Order, Score, Settings, Truth
 
 BETA = 0.5
@@ -20,7 +20,7 @@ EMPTY_F = 0.0
 ORDER: Order = "rows"
 """Pixels are numbered left to right, then down."""
 
-ONE_PIXEL = Runs(np.array([0], np.int64), np.array([1], np.int64))
+ONE_PIXEL = Rle(np.array([0], np.int64), np.array([1], np.int64))
 """What is written where no ink was found: an empty cell is read as missing."""
 
 OPTIONS = (
@@ -57,7 +57,7 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Runs], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score:
     """F0.5 a fragment and their mean; or of all pixels at once with `average="pooled"`."""
     cases = []
     pooled = Counts(0, 0, 0)
@@ -73,15 +73,15 @@ def score(answers: Mapping[str, Runs], truth: Truth, settings: Settings) -> Scor
     return Score(value, {"mean F0.5": mean, "pooled F0.5": together}, tuple(cases))
 
 
-def perfect(label: Runs, case: Case, settings: Settings) -> Runs:
+def perfect(label: Rle, case: Case, settings: Settings) -> Rle:
     return label
 
 
-def empty(case: Case, settings: Settings) -> Runs:
+def empty(case: Case, settings: Settings) -> Rle:
     return ONE_PIXEL
 
 
-def _parse(cells: tuple[str, ...], case: Case) -> Runs:
+def _parse(cells: tuple[str, ...], case: Case) -> Rle:
     if not cells[0].strip():
         raise ValueError("an empty cell, which scorers read as missing: write one pixel, such as 1 1")
     return parse_pairs(cells[0], pixels=case.pixels)

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.ink import data, score
-from handlens.challenges.ink.lessons import Changes, Part, make_item, pixels, read_parts
+from handlens.challenges.ink.dataset import Changes, Part, make_item, pixels, read_parts
 from handlens.challenges.ink.maps import Decision as Cut
 from handlens.challenges.ink.maps import enlarge, find_ink
 from handlens.challenges.ink.predict import Effort, InMemory, Map, predict
 from handlens.challenges.ink.window import Bytes, Window
 from handlens.errors import HandlensError
-from handlens.metrics import compare, fbeta
-from handlens.runs import Runs
-from handlens.types import Case, Settings, TrainProgress, Truth, be_quiet
+from handlens.masks.metrics import compare, fbeta
+from handlens.masks.rle import Rle
+from handlens.types import Case, Progress, Settings, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -72,7 +72,7 @@ class Fields:
     width         channels of the network, as a share of the usual ones
     dice          how much the overlap counts, beside cross-entropy
     turns         quarter turns whose answers are averaged: 1 or 4
-    crop, shift, zoom, mix, contrast, brightness  see handlens.challenges.ink.lessons
+    crop, shift, zoom, mix, contrast, brightness  see handlens.challenges.ink.dataset
     """
 
     below: int = 11
@@ -105,7 +105,7 @@ class Fields:
         return Window(self.below, self.above, self.side)
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
+def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
     """Train on the labelled fragments of a folder; the numbers are of fragments that were not learned from."""
     from handlens.training.engine import train as train_task
     from handlens.training.plan import Schedule, as_told
@@ -121,7 +121,7 @@ def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, 
 
 
 def make_task(
-    folder: Path, fields: Fields, settings: Settings, cache: Path, folds: int, progress: TrainProgress = be_quiet
+    folder: Path, fields: Fields, settings: Settings, cache: Path, folds: int, progress: Progress = no_progress
 ) -> Task:
     """Ink as the engine sees it; windows lie in files that are mapped into memory."""
     from handlens.training.task import Task
@@ -166,7 +166,7 @@ class Fragments:
         return Truth(tuple(cases), lambda case: known[case.id].label)
 
     def make_network(self) -> nn.Module:
-        from handlens.training.depths import DepthNet
+        from handlens.challenges.ink.network import DepthNet
 
         return DepthNet(self.fields.window.layers, self.fields.width)
 
@@ -201,8 +201,8 @@ class Fragments:
         counts = compare(self.answer(index, prediction, decision), self.parts[index].label)
         return fbeta(counts, beta=score.BETA, empty=score.EMPTY_F)
 
-    def answer(self, index: int, prediction: Levels, decision: Decision) -> Runs:
-        """Runs of the ink, made as the solver makes them."""
+    def answer(self, index: int, prediction: Levels, decision: Decision) -> Rle:
+        """Rle of the ink, made as the solver makes them."""
         cut = Cut(decision["threshold"], decision["smallest"])
         return find_ink(_unpack(prediction), self.parts[index].mask, cut)
 

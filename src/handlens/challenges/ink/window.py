@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens import volumes
 from handlens.challenges.ink.data import MASK, VOLUME
+from handlens.challenges.ink.sheet import Depths, Side, find_sheet
 from handlens.errors import DataError, HandlensError
-from handlens.images import read_mask, shown
+from handlens.io import volumes
+from handlens.io.images import read_mask, shown
 from handlens.types import Shape
 
 Bytes = npt.NDArray[np.uint8]
@@ -81,7 +82,7 @@ class Surface:
 
     stack: volumes.Stack
     mask: Mask
-    depths: volumes.Depths
+    depths: Depths
     window: Window
 
     @property
@@ -162,8 +163,8 @@ def open_fragment(folder: Path, *, cache: Path | None = None) -> tuple[volumes.S
 
 def find_surface(stack: volumes.Stack, mask: Mask, window: Window) -> Surface:
     """The sheet of a fragment, found in regions of all of it; its slices are read in part."""
-    side: volumes.Side = "first" if window.side == "first" else "last"
-    depths = volumes.find_sheet(stack, side=side, region=REGION, mask=mask, rows=ROWS)
+    side: Side = "first" if window.side == "first" else "last"
+    depths = find_sheet(stack, side=side, region=REGION, mask=mask, rows=ROWS)
     return Surface(stack, mask, depths, window)
 
 

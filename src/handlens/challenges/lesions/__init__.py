@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.lesions import data, options, score
-from handlens.later import judge_of, recipe_of, sample_of, train_of
+from handlens.lazy import judge_of, recipe_of, sample_of, train_of
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from handlens.challenges.lesions.score import SUM_TOLERANCE
 from handlens.challenges.lesions.taxonomy import Taxonomy
-from handlens.images import read_rgb
-from handlens.judging.runner import Slot
-from handlens.judging.verdicts import RefusedError
+from handlens.io.images import read_rgb
+from handlens.sandbox.runner import Slot
+from handlens.sandbox.verdicts import RefusedError
 
 Floats = npt.NDArray[np.float32]
 

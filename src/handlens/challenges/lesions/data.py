@@ -11,8 +11,8 @@ from pathlib import Path
 
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import DataError, Problem, counted, inside
-from handlens.images import list_images, read_header, shown
-from handlens.rows import Row, TableError, read_rows
+from handlens.io.csv import Row, TableError, read_rows
+from handlens.io.images import list_images, read_header, shown
 from handlens.types import Case, Inventory, Part, Settings, Truth
 
 FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")

@@ -23,9 +23,9 @@ from handlens.challenges.lesions.contract import (
 from handlens.challenges.lesions.score import EFFICIENCY_SHARE, PREDICTION_SHARE, efficiency, score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import DataError, counted
-from handlens.images import read_header
-from handlens.judging.runner import Answer, GuardedModel, opened
-from handlens.judging.verdicts import RefusedError
+from handlens.io.images import read_header
+from handlens.sandbox.runner import Answer, GuardedModel, opened
+from handlens.sandbox.verdicts import RefusedError
 from handlens.types import Case, Judged, Judgement, Limits, Progress, Settings, Truth
 
 TRIAL = 16
@@ -50,7 +50,7 @@ CLEAR_CHANGE = 0.01
 """A probability that changes more between alone and in a batch is worth a note."""
 
 WARM_UP, TIMINGS, LEAST_TIMINGS, TIMING_SECONDS = 5, 100, 10, 30.0
-"""Runs before the time is taken; runs that are timed, at least so many, and no new one after these seconds."""
+"""Rle before the time is taken; runs that are timed, at least so many, and no new one after these seconds."""
 
 SLOW_PIPE = 0.1
 """Seconds that a question may travel; where we wait longer than the process says, and more than this, it is noted."""

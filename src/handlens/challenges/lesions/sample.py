@@ -11,7 +11,7 @@ import numpy as np
 
 from handlens.challenges.lesions.painting import LOOKS, Lab, paint
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
-from handlens.images import write_jpeg
+from handlens.io.images import write_jpeg
 from handlens.types import Settings
 
 CLASSES = TAXONOMIES["ten"].classes

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError
-from handlens.metrics import Counts, class_f1
+from handlens.masks.metrics import Counts, class_f1
 from handlens.types import Case, CaseScore, Codec, Score, Settings, Truth
 
 SUM_TOLERANCE = 1e-3

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions import data, score
+from handlens.challenges.lesions.augment import Changes, cut, fed, read_photographs
 from handlens.challenges.lesions.contract import (
     SIDE,
     UNKNOWN_AGE,
@@ -20,16 +21,15 @@ from handlens.challenges.lesions.contract import (
     UNKNOWN_LOCATION,
     demographics_input,
 )
-from handlens.challenges.lesions.deciding import AIMS, Search, choose, probabilities
+from handlens.challenges.lesions.decision import AIMS, Search, choose, probabilities
 from handlens.challenges.lesions.duplicates import join_copies
 from handlens.challenges.lesions.logistic import fit_head
-from handlens.challenges.lesions.photographs import Changes, cut, fed, read_photographs
 from handlens.challenges.lesions.subgroups import tables
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
-from handlens.files import replacing
+from handlens.io.files import replacing
 from handlens.splits import fold_of
-from handlens.types import Settings, TrainProgress, Truth, be_quiet
+from handlens.types import Progress, Settings, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -122,7 +122,7 @@ class Fields:
         check_ranges(self, {name: (0, limit) for name, limit in most.items()})
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, /) -> Mapping[str, float]:
+def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
     """Train on the labelled photographs of a folder; the numbers are of lesions that were not learned from."""
     from handlens.training.engine import train as train_task
     from handlens.training.plan import Schedule, as_told
@@ -132,7 +132,7 @@ def train(folder: Path, run: Path, settings: Settings, progress: TrainProgress, 
     return train_task(partial(make_task, folder, run, fields, folds=effort.folds), schedule, effort, run, progress)
 
 
-def make_task(folder: Path, run: Path, fields: Fields, progress: TrainProgress = be_quiet, *, folds: int = 2) -> Task:
+def make_task(folder: Path, run: Path, fields: Fields, progress: Progress = no_progress, *, folds: int = 2) -> Task:
     """Lesions as the engine sees it, all photographs in memory; groups that cannot fill the folds are refused first."""
     from handlens.training.task import Task
 
@@ -210,7 +210,7 @@ class Lesions:
         return self.fields.warm and self.fields.weights != "scratch"
 
     def make_network(self) -> nn.Module:
-        from handlens.training.photographs import PhotoClassifier
+        from handlens.challenges.lesions.network import PhotoClassifier
 
         fields = self.fields
         return PhotoClassifier(
@@ -232,18 +232,18 @@ class Lesions:
         return {"image": image, "demographics": told, "class": np.array(self.codes[index])}
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        from handlens.training.photographs import class_loss
+        from handlens.challenges.lesions.network import class_loss
 
         return class_loss(logits, batch["class"], smoothing=self.fields.smoothing)
 
     def measure(self, logits: Tensor, batch: Mapping[str, Tensor]) -> float:
-        from handlens.training.photographs import share_right
+        from handlens.challenges.lesions.network import share_right
 
         return share_right(logits, batch["class"])
 
     def predict(self, network: nn.Module, index: int) -> Floats:
         """Logits, of the photograph as the exported file is given it."""
-        from handlens.training.photographs import logits_of
+        from handlens.challenges.lesions.network import logits_of
 
         return logits_of(network, fed(self.pictures[index]), self.people[index], size=self.fields.size)
 
@@ -262,12 +262,12 @@ class Lesions:
 
     # --- before the first step, and after the last ----------------------------------------------------------------
 
-    def look(self, progress: TrainProgress) -> None:
+    def look(self, progress: Progress) -> None:
         """What the encoder sees in every photograph before it learned anything: kept in the run's folder."""
         if not self.warms:
             return
-        from handlens.training.photographs import FEATURES as WIDTH
-        from handlens.training.photographs import features_of
+        from handlens.challenges.lesions.network import FEATURES as WIDTH
+        from handlens.challenges.lesions.network import features_of
 
         file = self.run / FEATURES
         shape = (len(self.pictures), WIDTH)
@@ -284,7 +284,7 @@ class Lesions:
 
     def warm_start(self, network: nn.Module, members: Sequence[int]) -> None:
         """The last layer as a logistic regression on what the encoder sees in these photographs, and their facts."""
-        from handlens.training.photographs import PhotoClassifier
+        from handlens.challenges.lesions.network import PhotoClassifier
 
         if isinstance(network, PhotoClassifier):
             network.set_head(*self.fit(members))
@@ -298,20 +298,20 @@ class Lesions:
 
     def described(self) -> Floats:
         """Features and facts of every photograph."""
-        from handlens.training.photographs import facts_of
+        from handlens.challenges.lesions.network import facts_of
 
         return np.hstack([self.seen[0].astype(np.float32), facts_of(self.people, sites=len(LOCATIONS))])
 
     def settle(self, network: nn.Module, decision: Decision) -> None:
-        from handlens.training.photographs import PhotoClassifier
+        from handlens.challenges.lesions.network import PhotoClassifier
 
         if isinstance(network, PhotoClassifier):
             network.settle(decision["offsets"], decision["temperature"])
 
     def graph(self, network: nn.Module) -> Graph:
         """`image` and `demographics` to `probability`, of any number."""
+        from handlens.challenges.lesions.network import Contest
         from handlens.training.networks import lay_out
-        from handlens.training.photographs import Contest
         from handlens.training.task import Graph
 
         lay_out(network, channels_last=False)
@@ -336,7 +336,7 @@ class Lesions:
         return {**found, "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
 
     def _shrink(self, shown: Finished) -> dict[str, Any]:
-        from handlens.training.shrink import as_half, as_int8
+        from handlens.training.quantize import as_half, as_int8
 
         if self.fields.weights_as == "fp16":
             as_half(shown.model)
@@ -353,9 +353,9 @@ class Lesions:
         """The score with each fold answered by the file that its network becomes, in 8-bit integers if `small`."""
         if not small:
             return shown.score.value
-        from handlens.models import Session
+        from handlens.inference.session import Session
         from handlens.training.export import export
-        from handlens.training.shrink import as_int8
+        from handlens.training.quantize import as_int8
 
         answers = {}
         for fold, asked in enumerate(shown.asked):

@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import canvas_of, explains, f1, moved, painted, paste, similarity, texture, turn_between
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.keypoints import KeyPointTier, Pairs, _mirrored, _to_canvas
+from handlens.challenges.forgery.detect.keypoints import KeypointTier, Pairs, _mirrored, _to_canvas
 
 SHAPE = (260, 400)
 
@@ -17,7 +17,7 @@ def rectangle(top=40, left=40, height=90, width=100):
 
 
 def find(picture, seconds=60.0):
-    return KeyPointTier().find(canvas_of(picture), Clock(seconds))
+    return KeypointTier().find(canvas_of(picture), Clock(seconds))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_four_pairs_that_agree_suffice(count, found, mirrored):
     swapped = [each @ back[:, :2].T + back[:, 2] for each in (targets, sources)]
     both = zip((sources, targets, turns, scales), (*swapped, turns if mirrored else -turns, 1 / scales), strict=True)
     pairs = Pairs(*(np.concatenate(each).astype(np.float32) for each in both))
-    transforms = list(KeyPointTier()._transforms(pairs, back))
+    transforms = list(KeypointTier()._transforms(pairs, back))
     assert len(transforms) == found
     for transform, inliers in transforms:
         assert len(inliers.sources) == count
@@ -80,8 +80,8 @@ def test_four_pairs_that_agree_suffice(count, found, mirrored):
 def test_tiny_regions_are_no_copies():
     forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300))
     canvas = canvas_of(forged)
-    assert KeyPointTier().find(canvas, Clock(60))
-    assert KeyPointTier(smallest=50_000).find(canvas, Clock(60)) == []
+    assert KeypointTier().find(canvas, Clock(60))
+    assert KeypointTier(smallest=50_000).find(canvas, Clock(60)) == []
 
 
 @pytest.mark.parametrize("turn", [0, 40])
@@ -107,12 +107,12 @@ def test_odd_pictures_have_none(picture):
 def test_without_time_it_says_so():
     forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300))
     clock = Clock(0)
-    assert KeyPointTier().find(canvas_of(forged), clock) == []
+    assert KeypointTier().find(canvas_of(forged), clock) == []
     assert clock.cut == ["key points"]
 
 
 def test_mirrored_descriptors_are_those_of_the_mirrored_picture():
-    tier, picture = KeyPointTier(), texture(8, SHAPE, blur=3)
+    tier, picture = KeypointTier(), texture(8, SHAPE, blur=3)
     turned_over = _mirrored(tier._describe(canvas_of(picture), 1.0), SHAPE[1] - 1)
     real = tier._describe(canvas_of(picture[:, ::-1].copy()), 1.0)
     closest = (turned_over.features @ real.features.T).argmax(axis=1)
@@ -124,7 +124,7 @@ def test_mirrored_descriptors_are_those_of_the_mirrored_picture():
 
 
 def test_plain_descriptors_are_not_those_of_the_mirrored_picture():
-    tier, picture = KeyPointTier(), texture(8, SHAPE, blur=3)
+    tier, picture = KeypointTier(), texture(8, SHAPE, blur=3)
     plain = tier._describe(canvas_of(picture), 1.0)
     real = tier._describe(canvas_of(picture[:, ::-1].copy()), 1.0)
     closest = (plain.features @ real.features.T).argmax(axis=1)

@@ -18,7 +18,7 @@ from handlens.challenges.forgery.detect.evidence import find_rival, here_and_els
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
 from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
 from handlens.challenges.forgery.detect.growth import Growth
-from handlens.challenges.forgery.detect.keypoints import KeyPointTier
+from handlens.challenges.forgery.detect.keypoints import KeypointTier
 from handlens.challenges.forgery.detect.objects import ObjectTier
 from handlens.challenges.forgery.detect.outline import deepest, solidity
 from handlens.challenges.forgery.detect.panels import Splitting
@@ -78,7 +78,7 @@ class Detector:
     """Longer side of the canvas in pixels; smaller figures are not enlarged."""
     splitting: Splitting = field(default_factory=Splitting)
     reuse: PanelTier | None = field(default_factory=PanelTier)
-    keypoints: KeyPointTier | None = field(default_factory=KeyPointTier)
+    keypoints: KeypointTier | None = field(default_factory=KeypointTier)
     blots: BlotTier | None = field(default_factory=BlotTier)
     shifts: ShiftTier | None = field(default_factory=ShiftTier)
     objects: ObjectTier | None = field(default_factory=ObjectTier)

@@ -41,7 +41,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPointTier:
+class KeypointTier:
     """RootSIFT against itself and its mirror image. Lengths are pixels of the working picture."""
 
     working_side: int = 1024

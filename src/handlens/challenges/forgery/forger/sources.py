@@ -9,7 +9,7 @@ import numpy as np
 
 from handlens.challenges.forgery.forger.textures import ByteArray, LabelArray, Panel
 from handlens.errors import DataError
-from handlens.images import list_images, read_header, read_image, shown
+from handlens.io.images import list_images, read_header, read_image, shown
 from handlens.types import Shape
 
 LARGEST_ZOOM = 2.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handlens.errors import DataError, HandlensError
-from handlens.files import replacing, write_text
+from handlens.io.files import replacing, write_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,7 +71,7 @@ def inspect_figures(
     """
     from handlens.challenges.forgery.inspection.reading import find_figures
     from handlens.challenges.forgery.inspection.words import rank
-    from handlens.workers import map_in_processes
+    from handlens.inference.executors import map_in_processes
 
     figures = find_figures(paths, out=out)
     target = _start(out, settings, alone=len(figures) == 1) if out else None
@@ -142,7 +142,7 @@ def inspect_figure(figure: Figure, *, look: Look, settings: str, target: Target 
 def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) -> Record:
     from handlens.challenges.forgery.inspection import aligning, reading, words
     from handlens.challenges.forgery.inspection.naming import name_groups
-    from handlens.documents import read_orientation
+    from handlens.io.documents import read_orientation
 
     started = time.perf_counter()
     if figure.fault:
@@ -230,7 +230,7 @@ def _clear(folder: Path) -> None:
 
 
 def _write_picture(path: Path, picture: ByteArray) -> None:
-    from handlens.images import write_jpeg, write_png
+    from handlens.io.images import write_jpeg, write_png
 
     with replacing(path) as temporary:
         if path.suffix == ".jpg":

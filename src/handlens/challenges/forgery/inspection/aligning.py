@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, FloatArray, Match, Matrix, Patch
-from handlens.images import Array
+from handlens.io.images import Array
 
 SHOWN_SIDE = 640
 """Longest side of a crop to look at. Larger regions are reduced: a screen shows no more."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from handlens import documents
 from handlens.errors import DataError
-from handlens.images import Array
+from handlens.io import documents
+from handlens.io.images import Array
 
 
 @dataclass(frozen=True, slots=True)

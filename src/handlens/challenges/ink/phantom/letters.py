@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from handlens.challenges.ink.phantom.fields import Mask, Plane, Window
 from handlens.errors import DataError
-from handlens.images import read_mask
+from handlens.io.images import read_mask
 from handlens.types import Shape
 
 Random = np.random.Generator

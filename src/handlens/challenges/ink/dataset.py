@@ -1,0 +1,227 @@
+"""What training sees of labelled fragments: windows kept in files, parts of fragments, changed crops of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.ink.predict import STRIDE
+from handlens.challenges.ink.score import ORDER
+from handlens.challenges.ink.window import Bytes, Mask, Surface, Window, find_surface, open_fragment
+from handlens.errors import DataError
+from handlens.io.files import replacing
+from handlens.masks.rle import Rle, decode, encode
+from handlens.types import Case, Progress, Truth
+
+Random = np.random.Generator
+Item = dict[str, npt.NDArray[Any]]
+
+CELL = 32
+"""Side in pixels of the cells that crops are centred in: those with enough of the mask."""
+
+GAP = 0.06
+"""Share of a fragment's length that is left out between two parts of it, so that none is seen from the other."""
+
+MIDDLE = 115.0
+"""Grey about which contrast changes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A labelled fragment, or a part of one: its window with spare layers, (layers, H, W), mask and ink (0 or 1)."""
+
+    id: str
+    group: str
+    window: Bytes
+    mask: Mask
+    ink: Bytes
+    cells: npt.NDArray[np.int64]
+
+    @property
+    def label(self) -> Rle:
+        return encode(self.ink > 0, order=ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How crops are changed; shares are probabilities.
+
+    crop        side in pixels, a multiple of 32
+    shift       layers that the window is moved by at most, either way
+    zoom        largest change of scale, either way; 1 for none
+    mix         share of crops that are mixed with another of the same fragment
+    contrast, brightness  spread of the logarithm of contrast, and of grey
+    """
+
+    crop: int
+    shift: int
+    zoom: float
+    mix: float
+    contrast: float
+    brightness: float
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def read_parts(truth: Truth, window: Window, cache: Path, progress: Progress, *, folds: int) -> list[Part]:
+    """Labelled fragments, each a part; a single one is cut into as many parts as there are folds, with gaps between."""
+    parts: list[Part] = []
+    for number, case in enumerate(truth.cases):
+        progress(number, len(truth.cases), f"flattening fragment {case.id}")
+        stack, mask = open_fragment(case.path, cache=cache)
+        layers = _keep_window(case, find_surface(stack, mask, window), cache)
+        ink = decode(truth.read(case), stack.shape, order=ORDER).view(np.uint8)
+        name = case.group or case.id
+        if len(truth.cases) > 1:
+            parts.append(_part(case.id, name, layers, mask, ink))
+            continue
+        places = cut_apart(stack.shape, folds)
+        found = [(number, mask[place], ink[place], layers[:, *place]) for number, place in enumerate(places, 1)]
+        parts += [
+            _part(f"{case.id} part {number}", f"{name} part {number}", own, inside, label)
+            for number, inside, label, own in found
+            if inside.any()
+        ]
+    if not any(part.ink.any() for part in parts):
+        raise DataError("no ink in any label: nothing can be learned from it", file=truth.cases[0].path)
+    return parts
+
+
+def cut_apart(shape: tuple[int, int], count: int) -> list[tuple[slice, slice]]:
+    """Parts of a picture along its longer side, with gaps between them.
+
+    >>> [rows for rows, columns in cut_apart((1000, 10), 2)]
+    [slice(0, 470, None), slice(530, 1000, None)]
+    """
+    length, everything = max(shape), slice(None)
+    gap = GAP * length
+    side = (length - gap * (count - 1)) / count
+    ranges = [slice(round(number * (side + gap)), round(number * (side + gap) + side)) for number in range(count)]
+    return [(found, everything) if shape[0] >= shape[1] else (everything, found) for found in ranges]
+
+
+def _keep_window(case: Case, surface: Surface, cache: Path) -> Bytes:
+    """The flattened window of a whole fragment, in a file that is mapped into memory."""
+    height, width = surface.shape
+    path = cache / f"{case.id}.npy"
+    if not path.is_file():
+        step = max(64 // surface.grain, 1) * surface.grain
+        with replacing(path) as temporary:
+            shape = (surface.window.layers, height, width)
+            kept = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape)
+            for top in range(0, height, step):
+                kept[:, top : top + step] = surface.read(top, min(top + step, height))
+            kept.flush()
+    mapped: Bytes = np.load(path, mmap_mode="r")
+    return mapped
+
+
+def _part(name: str, group: str, window: Bytes, mask: Mask, ink: Bytes) -> Part:
+    cells = np.argwhere(_share(mask, CELL) > 0.5)
+    if not len(cells):
+        cells = np.argwhere(_share(mask, CELL) > 0)
+    if not len(cells):
+        raise DataError(f"fragment {name}: its mask is empty")
+    return Part(name, group, window, mask, ink, cells * CELL + CELL // 2)
+
+
+def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
+    """How much of each square is true; what lies beyond the edge is not."""
+    height, width = mask.shape
+    framed = np.pad(mask, ((0, -height % side), (0, -width % side))).astype(np.float32)
+    return np.asarray(framed.reshape(framed.shape[0] // side, side, -1, side).mean(axis=(1, 3)), np.float32)
+
+
+# --- crops ----------------------------------------------------------------------------------------------------------
+
+
+def make_item(rng: Random, part: Part, window: Window, how: Changes) -> Item:
+    """A changed crop: `window` (layers, crop, crop), `ink` and `weight` in squares. Beyond the fragment is nothing."""
+    item = _change(rng, _cut(rng, part, window, how), how)
+    if rng.random() < how.mix:
+        other = _change(rng, _cut(rng, part, window, how), how)
+        item = _blend(rng, item, other) if rng.random() < 0.5 else _paste(rng, item, other)
+    return {name: np.ascontiguousarray(values) for name, values in item.items()}
+
+
+def _cut(rng: Random, part: Part, window: Window, how: Changes) -> Item:
+    """A crop of some size, at some depth, brought to the wanted size."""
+    import cv2
+
+    side = round(how.crop * float(np.exp(rng.uniform(-1, 1) * np.log(how.zoom))))
+    first = window.spare + int(rng.integers(-how.shift, how.shift + 1))
+    middle = part.cells[int(rng.integers(len(part.cells)))] + rng.integers(-CELL // 2, CELL // 2 + 1, 2)
+    place = [_range(int(at), side, length) for at, length in zip(middle, part.mask.shape, strict=True)]
+    rows, columns = (slice(low, high) for low, high in place)
+    planes = np.asarray(part.window[first : first + window.below + window.above, rows, columns])
+    planes = _padded(planes, side)
+    if side != how.crop:
+        size = (how.crop, how.crop)
+        planes = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_LINEAR) for plane in planes])
+    squares = (how.crop // STRIDE, how.crop // STRIDE)
+    ink, inside = (
+        np.asarray(
+            cv2.resize(_padded(values[rows, columns], side).astype(np.float32), squares, interpolation=cv2.INTER_AREA)
+        )
+        for values in (part.ink, part.mask)
+    )
+    return {"window": planes, "ink": ink, "weight": inside * np.float32(0.98) + np.float32(0.02)}
+
+
+def _range(middle: int, side: int, length: int) -> tuple[int, int]:
+    """A side about a middle, moved into the fragment; all of it where it is shorter."""
+    low = int(np.clip(middle - side // 2, 0, max(0, length - side)))
+    return low, min(low + side, length)
+
+
+def _padded(values: npt.NDArray[Any], side: int) -> npt.NDArray[Any]:
+    down, across = (side - length for length in values.shape[-2:])
+    if not down and not across:
+        return values
+    return np.pad(values, [*[(0, 0)] * (values.ndim - 2), (0, down), (0, across)])
+
+
+def _change(rng: Random, item: Item, how: Changes) -> Item:
+    """Turned, mirrored, and in other greys; what is nothing stays nothing."""
+    turn, mirrored = int(rng.integers(4)), bool(rng.integers(2))
+    item = {name: np.rot90(values, turn, (-2, -1)) for name, values in item.items()}
+    if mirrored:
+        item = {name: values[..., ::-1] for name, values in item.items()}
+    contrast, more = np.exp(rng.normal(0, how.contrast)), rng.normal(0, how.brightness)
+    table = np.clip((np.arange(256) - MIDDLE) * contrast + MIDDLE + more, 1, 255).astype(np.uint8)
+    table[0] = 0
+    return {**item, "window": table[item["window"]]}
+
+
+def _blend(rng: Random, item: Item, other: Item) -> Item:
+    """The mean of two crops, weighted by lot; the label too."""
+    share = np.float32(rng.beta(0.4, 0.4))
+    return {
+        name: (values * share + other[name] * (1 - share)).astype(values.dtype, copy=False)
+        for name, values in item.items()
+    }
+
+
+def _paste(rng: Random, item: Item, other: Item) -> Item:
+    """A rectangle of the other crop laid over this one."""
+    squares = item["ink"].shape[0]
+    sizes = rng.integers(squares // 4, 3 * squares // 4 + 1, 2)
+    top, left = (int(rng.integers(squares - size + 1)) for size in sizes)
+    answer = {}
+    for name, values in item.items():
+        scale = STRIDE if name == "window" else 1
+        place = np.s_[..., top * scale : (top + sizes[0]) * scale, left * scale : (left + sizes[1]) * scale]
+        answer[name] = values.copy()
+        answer[name][place] = other[name][place]
+    return answer
+
+
+def pixels(parts: Sequence[Part]) -> tuple[float, ...]:
+    """How often a part is drawn: as often as it is large."""
+    return tuple(float(np.count_nonzero(part.mask)) for part in parts)

@@ -1,0 +1,1 @@
+"""How predictors are run: ONNX sessions, tiles, test-time augmentation, threads, processes."""

@@ -1,0 +1,1 @@
+"""Bytes from outside: every header checked, every limit named."""

@@ -1,0 +1,53 @@
+"""Slice stacks as row bands, never whole: TIFF slices, Zarr and OME-Zarr, read alike.
+
+A real stack has 65 slices and 5 to 18 GB. Opening one reads headers only; a band reads only the strips, tiles or
+chunks that it overlaps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handlens.errors import DataError, Problem, describe
+from handlens.io.volumes import tiff, zarr
+from handlens.io.volumes.cache import keep
+from handlens.io.volumes.stack import DTYPES, Stack
+
+__all__ = ["DTYPES", "Stack", "find_volume", "keep", "open_stack", "problems"]
+
+
+def open_stack(folder: Path) -> Stack:
+    """The stack of a folder, headers only; DataError lists what is wrong with it.
+
+    A folder has slices `00.tif`, `01.tif` ..., numbered from 0 without a gap, or is a Zarr array or an OME-Zarr
+    group. Where it is not there, the same name with `.zarr` is looked for.
+    """
+    stack, found = _survey(folder)
+    if stack is None or found:
+        raise DataError(describe("not a usable stack of slices", found), file=find_volume(folder) or folder)
+    return stack
+
+
+def problems(folder: Path) -> list[Problem]:
+    """Everything that is wrong with a stack's folder; empty where `open_stack` would succeed.
+
+    The `file` of a problem is the slice's or chunk's name in the folder, empty where the folder as a whole is meant.
+    """
+    return _survey(folder)[1]
+
+
+def find_volume(folder: Path) -> Path | None:
+    """The folder that holds the stack: this one, or its name with `.zarr`; None where there is neither."""
+    return next((path for path in (folder, folder.with_name(f"{folder.name}.zarr")) if path.is_dir()), None)
+
+
+def _survey(folder: Path) -> tuple[Stack | None, list[Problem]]:
+    """The stack as far as it can be read, and every problem."""
+    place = find_volume(folder) or folder
+    if not zarr.is_zarr(place):
+        slices, found = tiff.survey(place)
+        return (Stack(slices) if slices else None), found
+    try:
+        return Stack(zarr.open_array(place)), []
+    except DataError as error:
+        return None, [error.problem(place)]

@@ -1,0 +1,1 @@
+"""Masks without pixels: run lengths, their components, and metrics on them."""

@@ -1,0 +1,1 @@
+"""What a run wrote: fingerprint, lock, journal, checkpoints, finished marker."""

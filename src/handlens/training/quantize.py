@@ -1,0 +1,82 @@
+"""An exported file made smaller: weights as 16-bit floats, or all of it in 8-bit integers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from handlens.io.files import replacing
+from handlens.training.export import quietly
+from handlens.training.task import Array
+
+LEAST = 256
+"""Numbers of a tensor below which nothing is saved."""
+
+
+def as_half(path: Path) -> None:
+    """Store weights as 16-bit floats; they are 32-bit floats again when the file is opened, so time stays."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(path)
+    graph = model.graph
+    large = [each for each in graph.initializer if each.data_type == onnx.TensorProto.FLOAT and _size(each) >= LEAST]
+    casts = []
+    for tensor in large:
+        half = np.clip(numpy_helper.to_array(tensor), -65504, 65504).astype(np.float16)
+        name = f"{tensor.name}_half"
+        casts.append(onnx.helper.make_node("Cast", [name], [tensor.name], to=onnx.TensorProto.FLOAT))
+        graph.initializer.remove(tensor)
+        graph.initializer.append(numpy_helper.from_array(half, name))
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    _write(model, path)
+
+
+def as_int8(path: Path, samples: Iterator[Mapping[str, Array]]) -> None:
+    """Convolutions and products in 8-bit integers, each channel with its own scale; `samples` show usual values."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def get_next(self) -> Any:
+            return next(samples, None)
+
+    facts = {each.key: each.value for each in onnx.load(path).metadata_props}
+    with tempfile.TemporaryDirectory() as folder, quietly():
+        prepared, small = Path(folder) / "prepared.onnx", Path(folder) / "small.onnx"
+        quant_pre_process(path, prepared, skip_symbolic_shape=True)
+        quantize_static(
+            prepared,
+            small,
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=["Conv", "MatMul", "Gemm", "Add"],
+            per_channel=True,
+            reduce_range=True,  # sums of products must not overflow 16 bits on older processors
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        model = onnx.load(small)
+    del model.metadata_props[:]
+    for name, fact in facts.items():
+        model.metadata_props.add(key=name, value=fact)
+    _write(model, path)
+
+
+def _size(tensor: Any) -> int:
+    return int(np.prod(tensor.dims))
+
+
+def _write(model: Any, path: Path) -> None:
+    import onnx
+
+    onnx.checker.check_model(model)
+    with replacing(path) as temporary:
+        temporary.write_bytes(model.SerializeToString())

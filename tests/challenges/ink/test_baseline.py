@@ -1,0 +1,75 @@
+"""The plain ink solver: better than all ink, independent of the band height, calm on odd stacks."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import tifffile
+
+from handlens import pipeline, registry
+from handlens.challenges.ink import data
+from handlens.challenges.ink.baseline import PooledStatistics
+from handlens.challenges.ink.sample import write_sample
+from handlens.io.images import write_png
+from handlens.masks.metrics import compare, fbeta
+from handlens.masks.rle import encode
+from handlens.types import Case, Context
+
+RECIPE = PooledStatistics()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ink")
+    write_sample(folder, seed=41, cases=2, size=192, settings={})
+    return folder
+
+
+def test_it_does_better_than_all_ink(folder, tmp_path):
+    solved = pipeline.solve(registry.challenge("ink"), folder, tmp_path, recipe=RECIPE)
+    truth = pipeline.open_truth(registry.challenge("ink"), folder, {"average": "fragments"})
+    everything = np.mean(
+        [
+            fbeta(compare(encode(np.ones(case.shape, bool), order="rows"), truth.read(case)), beta=0.5, empty=0)
+            for case in truth.cases
+        ]
+    )
+    assert solved.score.value > everything + 0.15
+
+
+def test_the_answer_does_not_depend_on_the_band_height(folder):
+    (name,) = [field.name for field in fields(RECIPE) if "band" in field.name]
+    case = data.read_cases(folder, "test")[0]
+    answers = [replace(RECIPE, **{name: height}).prepare(Context())(case) for height in (16, 64, 512)]
+    for answer in answers[1:]:
+        assert (answer.starts == answers[0].starts).all()
+        assert (answer.lengths == answers[0].lengths).all()
+
+
+def test_a_training_fragment_is_not_answered_from_its_own_label(folder):
+    truth = data.open_truth(folder, {"average": "fragments"})
+    case = truth.cases[0]
+
+    def lying(other):
+        label = truth.read(other)
+        return encode(np.zeros(other.shape, bool), order="rows") if other.id == case.id else label
+
+    honest = RECIPE.prepare(Context(training=lambda: truth))(case)
+    misled = RECIPE.prepare(Context(training=lambda: replace(truth, read=lying)))(case)
+    assert (honest.starts == misled.starts).all()
+    assert (honest.lengths == misled.lengths).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (12, 40, 33)])
+@pytest.mark.parametrize("flat", [True, False])
+def test_odd_stacks_get_an_answer_that_is_not_empty(tmp_path, dtype, shape, flat):
+    random = np.random.default_rng(0)
+    stack = np.zeros(shape, dtype) if flat else random.integers(0, np.iinfo(dtype).max, shape).astype(dtype)
+    (tmp_path / "surface_volume").mkdir()
+    for number, layer in enumerate(stack):
+        tifffile.imwrite(tmp_path / "surface_volume" / f"{number:02d}.tif", layer)
+    write_png(tmp_path / "mask.png", np.ones(shape[1:], bool))
+    answer = RECIPE.prepare(Context())(Case("a", tmp_path, shape[1:]))
+    assert answer.area >= 1
+    assert answer.ends[-1] <= shape[1] * shape[2]

@@ -1,0 +1,59 @@
+"""Photographs in memory: as small as needed, changed as a camera might, fed as the contest feeds them."""
+
+import time
+
+import numpy as np
+import pytest
+
+from handlens.challenges.lesions.augment import Changes, cut, fed, read_photographs
+from handlens.challenges.lesions.contract import image_input
+from handlens.io.images import write_png
+from handlens.types import Case
+
+STILL = Changes(near=1, far=1, stretch=0, shift=0, light=0, tint=0, blurs=0)
+
+
+def case_of(path, picture):
+    write_png(path, picture)
+    return Case(path.name, path)
+
+
+def test_large_photographs_are_reduced_and_small_ones_stay(tmp_path):
+    rng = np.random.default_rng(0)
+    small, large, wide = (rng.integers(0, 256, (*shape, 3), np.uint8) for shape in ((30, 40), (300, 200), (20, 300)))
+    cases = [case_of(tmp_path / f"{n}.png", picture) for n, picture in enumerate((small, large, wide))]
+    found = read_photographs(cases, 64)
+    assert np.array_equal(found[0], small)
+    assert [picture.shape for picture in found[1:]] == [(74, 74, 3), (20, 74, 3)]
+
+
+def test_a_photograph_is_fed_as_the_judge_feeds_it(tmp_path):
+    picture = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)
+    case = case_of(tmp_path / "a.png", picture)
+    assert np.abs(fed(picture) - image_input(case.path, top=1.0)).max() < 1e-6
+
+
+def test_without_changes_the_whole_photograph_is_seen_turned():
+    picture = np.zeros((60, 80, 3), np.uint8)
+    picture[20:40, 30:50] = (200, 100, 50)
+    for seed in range(5):
+        seen = cut(np.random.default_rng(seed), picture, 64, STILL)
+        assert seen.shape == (64, 64, 3)
+        assert seen[32, 32].tolist() == [200, 100, 50]
+        assert seen[:, :, 0].mean() == pytest.approx(picture[:, :, 0].mean(), rel=0.1)
+
+
+def test_changes_follow_from_the_generator_and_differ():
+    picture = np.random.default_rng(0).integers(0, 256, (180, 240, 3), np.uint8)
+    first, again, other = (cut(np.random.default_rng(seed), picture, 96, Changes()) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_an_item_takes_no_time():
+    picture = np.random.default_rng(0).integers(0, 256, (180, 240, 3), np.uint8)
+    cut(np.random.default_rng(0), picture, 224, Changes())
+    begun = time.process_time()
+    for seed in range(20):
+        cut(np.random.default_rng(seed), picture, 224, Changes())
+    assert (time.process_time() - begun) / 20 < 0.01  # about 1 ms

@@ -1,0 +1,176 @@
+"""Solving lesions with a trained model: folders with and without a table, one photograph, and what is left beside."""
+
+import json
+import shutil
+
+import numpy as np
+import onnx_models
+import pytest
+from click.testing import CliRunner
+
+from handlens import pipeline, registry
+from handlens.challenges.lesions import predictor
+from handlens.challenges.lesions.predictor import ANSWERS, NO_DIAGNOSIS, RECIPE, describe
+from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.cli import cli
+from handlens.errors import HandlensError, ModelError
+from handlens.types import Case, Context
+
+LESIONS = registry.challenge("lesions")
+TAKES = "float[n, 3, 512, 512] image, float[n, 3] demographics"
+GIVES = "float[n, classes] probability"
+
+
+def write_model(folder, taxonomy="ten", steps=None):
+    """Class 0 for the dark, more of class 1 the older, of class 2 for men, of the last class for the torso."""
+    count = len(TAXONOMIES[taxonomy].classes)
+    table = np.zeros((3, count), np.float32)
+    table[0, 1], table[1, 2], table[2, -1] = 0.01, 0.5, 0.1
+    values = ", ".join(map(str, table.ravel().tolist()))
+    steps = (
+        steps
+        or """
+        light = ReduceMean<keepdims = 0>(image, axes)
+        dark = Sub(one, light)
+        column = Unsqueeze(dark, last)
+        first = Mul(column, unit)
+        facts = MatMul(demographics, table)
+        logits = Add(first, facts)
+        probability = Softmax<axis = 1>(logits)
+    """
+    )
+    unit = ", ".join(["1.0", *["0.0"] * (count - 1)])
+    constants = (
+        f"int64[3] axes = {{1, 2, 3}}, int64[1] last = {{1}}, float one = {{1.0}}, "
+        f"float[1, {count}] unit = {{{unit}}}, float[3, {count}] table = {{{values}}}"
+    )
+    onnx_models.save(folder, steps, takes=TAKES, gives=GIVES, constants=constants)
+    (folder / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": taxonomy}}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lesions") / "data"
+    pipeline.sample(LESIONS, folder, seed=1, cases=3, size=64)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+def prepare(model, **options):
+    return RECIPE.prepare(Context(LESIONS.settings(**options), model=model))
+
+
+def test_a_case_is_answered_with_probabilities(data, model):
+    case = LESIONS.read_cases(data, "test")[0]
+    row = prepare(model)(case)
+    assert (row.dtype, row.shape) == (np.float64, (10,))
+    assert row.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_facts_of_the_command_stand_in_where_the_table_has_none(data, model):
+    path = LESIONS.read_cases(data, "test")[0].path
+    nobody = Case("a", path, details={"age": None, "gender": None, "location": None})
+    young = Case("a", path, details={"age": 20.0, "gender": None, "location": None})
+    told = prepare(model, age=90, gender="m", site="torso")
+    assert told(nobody)[1] > prepare(model)(nobody)[1]
+    assert told(nobody)[2] > prepare(model)(nobody)[2]
+    assert told(young)[1] < told(nobody)[1]  # her own age counts
+    assert np.allclose(
+        told(nobody), prepare(model)(Case("a", path, details={"age": 90.0, "gender": "m", "location": 7}))
+    )
+    assert np.array_equal(told(nobody), prepare(model, age=90, gender="male", site="7")(nobody))
+    with pytest.raises(HandlensError, match="age is 121; expected 0 to 120"):
+        prepare(model, age=121)
+
+
+def run(*args):
+    return CliRunner().invoke(cli, list(map(str, args)))
+
+
+def test_one_photograph(data, model, tmp_path):
+    path = LESIONS.read_cases(data, "test")[0].path
+    args = ("--age", 70, "--gender", "m", "--site", "head")
+    done = run("predict", model, path, "-o", tmp_path / "out", *args)
+    assert done.exit_code == 0, done.exception
+    assert NO_DIAGNOSIS in done.stderr
+    page = json.loads((tmp_path / "out" / ANSWERS).read_text())
+    (answer,) = page["answers"]
+    assert page["note"] == NO_DIAGNOSIS
+    assert page["classes"]["MEL"] == "melanoma"
+    assert f"{path.name}: {answer['name']} ({answer['class']}), risk group {answer['risk_group']}" in done.stderr
+    header, row = (line.split(",") for line in (tmp_path / "out" / "submission.csv").read_text().splitlines())
+    assert row[0] == path.name == answer["photograph"]
+    assert dict(zip(header[1:], map(float, row[1:]), strict=True)) == answer["probabilities"]
+
+
+def test_a_folder_of_photographs_alone(data, model, tmp_path):
+    shutil.copytree(data / "test" / "images", tmp_path / "photographs")
+    solved = pipeline.solve(LESIONS, tmp_path / "photographs", tmp_path / "out", model=model)
+    assert (solved.cases, solved.score) == (3, None)
+    answers = json.loads((tmp_path / "out" / ANSWERS).read_text())["answers"]
+    assert [answer["photograph"] for answer in answers] == sorted(
+        path.name for path in (tmp_path / "photographs").iterdir()
+    )
+
+
+def test_a_folder_with_a_table_is_scored(data, model, tmp_path):
+    solved = pipeline.solve(LESIONS, data, tmp_path / "out", model=model)
+    assert solved.score is not None
+    assert NO_DIAGNOSIS in solved.notes
+
+
+def test_risk_groups_sum_up_their_classes():
+    page = describe(np.array([0.05, 0.2, 0.1, 0.1, 0.05, 0, 0.1, 0, 0.4, 0]), TAXONOMIES["ten"])
+    assert (page["class"], page["name"], page["risk_group"]) == ("MEL", "melanoma", "malignant")
+    assert page["risk_groups"] == pytest.approx({"malignant": 0.7, "medium": 0.15, "benign": 0.15})
+
+
+def test_the_shipped_model_is_used_where_it_knows_the_classes(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor, "SHIPPED", write_model(tmp_path / "shipped"))
+    assert RECIPE.learned
+    assert isinstance(prepare(None), predictor.Network)
+    with pytest.raises(ModelError, match="knows the ten classes: .*; there are no labelled photographs to learn from"):
+        prepare(None, taxonomy="eleven")
+    monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
+    assert not RECIPE.learned
+    with pytest.raises(ModelError, match="no labelled photographs to learn from"):
+        prepare(None)
+
+
+def test_the_fallback_is_told_facts_too(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
+    truth = LESIONS.open_truth(data, LESIONS.settings())
+    told = RECIPE.prepare(Context(LESIONS.settings(age=90, gender="m"), lambda: truth))
+    plain = RECIPE.prepare(Context(LESIONS.settings(), lambda: truth))
+    path = LESIONS.read_cases(data, "test")[0].path
+    nobody = Case("new", path, group="new", details={"age": None, "gender": None, "location": None})
+    assert np.abs(told(nobody) - plain(nobody)).max() > 1e-6
+
+
+def test_a_model_of_other_classes_is_refused(tmp_path):
+    eleven = write_model(tmp_path / "eleven", "eleven")
+    with pytest.raises(ModelError, match="this model knows the eleven classes: say --taxonomy eleven"):
+        prepare(eleven)
+    (eleven / "plan.json").write_text(json.dumps({"challenge": "lesions"}))
+    with pytest.raises(ModelError, match="does not say which classes the model knows"):
+        prepare(eleven)
+
+
+def test_answers_that_are_no_probabilities_are_refused(data, tmp_path):
+    case = LESIONS.read_cases(data, "test")[0]
+    for name, steps in {
+        "sum": "facts = MatMul(demographics, table)\nprobability = Sigmoid(facts)",
+        "nan": "facts = MatMul(demographics, table)\nhuge = Exp(image)\nsum = ReduceSum<keepdims = 0>(huge, axes)\n"
+        "column = Unsqueeze(sum, last)\nzero = Sub(column, column)\nodd = Div(zero, zero)\nprobability = Add(facts, odd)",
+    }.items():
+        with pytest.raises(ModelError, match="numbers that are no probabilities"):
+            prepare(write_model(tmp_path / name, steps=steps))(case)
+    wrong = write_model(tmp_path / "wrong", "eleven")
+    (wrong / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": "ten"}}))
+    with pytest.raises(ModelError, match="gives 11 probabilities; the ten classes need 10"):
+        prepare(wrong)(case)

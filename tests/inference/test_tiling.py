@@ -1,0 +1,140 @@
+"""Tiles: they cover everything, blend without seams, and the answer does not depend on how rows are read."""
+
+import tracemalloc
+from itertools import pairwise
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlens.inference.tiling import Tiling, cut, predict, turn_back, turn_over
+from handlens.io.row_reader import Source, in_memory
+
+SMALL = Tiling(largest=64, overlap=24, multiple=8)
+
+
+def noise(*shape):
+    return np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+
+
+def first_channel(tile):
+    """A network without surroundings."""
+    return tile[:, :, 0].astype(np.float32) / 255
+
+
+def blur(tile):
+    """A network that looks 5 pixels far, in the same way in all directions."""
+    return cv2.blur(first_channel(tile), (11, 11), borderType=cv2.BORDER_CONSTANT)
+
+
+def fickle(tile):
+    """A network whose answer depends on the whole tile and on how it lies."""
+    ramp = np.linspace(0, 1, tile.shape[1], dtype=np.float32)
+    return (first_channel(tile) * 0.5 + ramp * 0.2 + float(tile.mean()) / 1000).astype(np.float32)
+
+
+def whole(picture, network, *, tiling=SMALL, turns=1, band_rows=7):
+    bands = list(predict(in_memory(picture), network, tiling=tiling, turns=turns, band_rows=band_rows))
+    assert [top for top, _ in bands] == list(np.cumsum([0, *(len(rows) for _, rows in bands)])[:-1])
+    assert all(len(rows) <= band_rows for _, rows in bands)
+    return np.concatenate([rows for _, rows in bands])
+
+
+@given(st.integers(1, 30_000), st.sampled_from([SMALL, Tiling(), Tiling(256, 128), Tiling(512, 32)]))
+def test_tiles_cover_a_side_and_share_enough(length, tiling):
+    cuts = cut(length, tiling)
+    ends = [start + cuts.size for start in cuts.starts]
+    assert cuts.starts[0] == 0
+    assert ends[-1] >= length
+    assert cuts.size <= tiling.largest
+    assert cuts.size % tiling.multiple == 0
+    assert all(end - start >= tiling.overlap for start, end in zip(cuts.starts[1:], ends[:-1], strict=True))
+    assert ends[-1] < length + tiling.multiple
+    assert all(start % tiling.multiple == 0 for start in cuts.starts)
+    assert cuts.total.min() > 0
+    middle = np.abs(np.arange(cuts.size) + 0.5 - cuts.size / 2) < 1
+    assert np.all(cuts.weights[middle] == cuts.weights.max())
+
+
+def test_tiles_that_share_too_much_are_refused():
+    with pytest.raises(ValueError, match="tiles of 64 that share 64"):
+        Tiling(64, 64)
+    for sides in ((100, 32), (128, 10), (128, 0)):
+        with pytest.raises(ValueError, match="expected multiples of 32"):
+            Tiling(*sides)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (200, 1), (31, 33), (64, 64), (65, 300), (210, 97)])
+def test_a_network_without_surroundings_gives_the_picture_back(shape):
+    picture = noise(*shape, 3)
+    assert np.abs(whole(picture, first_channel) - first_channel(picture)).max() < 1e-6
+
+
+def test_there_are_no_seams():
+    picture = noise(300, 260, 3)
+    answer, expected = whole(picture, blur), blur(picture)
+    assert np.abs(answer - expected)[5:-5, 5:-5].max() < 0.02  # a tile's own edge counts a little
+    plain = whole(picture, blur, tiling=Tiling(64, 1, 1))
+    assert np.abs(plain - expected)[5:-5, 5:-5].max() > 0.1  # the test can fail
+
+
+def blocks(tile):
+    """A network that works in blocks of 8, as one that halves its picture three times does."""
+    small = cv2.resize(first_channel(tile), None, fx=1 / 8, fy=1 / 8, interpolation=cv2.INTER_AREA)
+    return cv2.resize(small, None, fx=8, fy=8, interpolation=cv2.INTER_NEAREST)
+
+
+def test_tiles_lie_where_the_network_sees_them_as_in_the_whole_picture():
+    picture = noise(304, 256, 3)
+    assert np.abs(whole(picture, blocks) - blocks(picture)).max() < 1e-6
+    assert np.abs(whole(picture, blocks, tiling=Tiling(64, 25, 1)) - blocks(picture)).max() > 0.1
+
+
+@pytest.mark.parametrize("turns", [1, 8])
+def test_the_answer_is_the_same_whatever_is_read_at_a_time(turns):
+    picture = noise(201, 150, 3)
+    answers = [whole(picture, fickle, turns=turns, band_rows=rows).tobytes() for rows in (1, 7, 64, 1000)]
+    assert len(set(answers)) == 1
+
+
+def test_with_all_turns_the_answer_turns_with_the_picture():
+    picture = noise(96, 96, 3)
+    straight = whole(picture, fickle, turns=8)
+    for turn in range(8):
+        assert np.allclose(whole(turn_over(picture, turn), fickle, turns=8), turn_over(straight, turn), atol=1e-6)
+    assert not np.allclose(whole(turn_over(picture, 1), fickle), turn_over(whole(picture, fickle), 1), atol=1e-3)
+
+
+def test_the_eight_turns_are_different_and_can_be_undone():
+    picture = noise(5, 7, 3)
+    turned = [turn_over(picture, turn) for turn in range(8)]
+    assert len({(array.shape, array.tobytes()) for array in turned}) == 8
+    assert all(np.array_equal(turn_back(array[:, :, 0], turn), picture[:, :, 0]) for turn, array in enumerate(turned))
+
+
+def test_every_row_is_read_once_and_in_order():
+    asked = []
+
+    def read(top, bottom):
+        asked.append((top, bottom))
+        return np.zeros((bottom - top, 100, 3), np.uint8)
+
+    list(predict(Source((500, 100), read), first_channel, tiling=SMALL, turns=1, band_rows=10))
+    assert asked[0][0] == 0
+    assert asked[-1][1] == 500
+    assert all(end == start for (_, end), (start, _) in pairwise(asked))
+
+
+def test_memory_does_not_grow_with_the_height():
+    def peak(height):
+        source = Source((height, 2000), lambda top, bottom: np.zeros((bottom - top, 2000, 3), np.uint8))
+        tracemalloc.start()
+        for _ in predict(source, lambda tile: np.zeros(tile.shape[:2], np.float32), tiling=Tiling(256, 64), turns=1):
+            pass
+        top = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return top
+
+    assert peak(8000) < 1.1 * peak(1000) < 20_000_000

@@ -1,0 +1,294 @@
+"""Zarr stacks: every layout gives the same voxels, absent chunks are empty, and damage names the chunk."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+import tracemalloc
+import zlib
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stacks import make_volume, refusal
+
+from handlens.challenges.ink import data
+from handlens.errors import DataError
+from handlens.io import volumes
+from handlens.io.images import write_png
+
+PACKED = {
+    None: bytes,
+    "blosc": lambda content: imagecodecs.blosc_encode(content),
+    "zstd": lambda content: imagecodecs.zstd_encode(content),
+    "gzip": gzip.compress,
+    "zlib": zlib.compress,
+    "lz4": lambda content: imagecodecs.lz4_encode(content, header=True),
+    "bz2": bz2.compress,
+    "lzma": lzma.compress,
+}
+CHUNK = (4, 16, 32)
+
+
+def chunks_of(volume: Any, chunk: tuple[int, ...] = CHUNK) -> Any:
+    """Numbers and voxels of every chunk; those at the edge are filled up with zeros, as the format has it."""
+    counts = [-(-length // side) for length, side in zip(volume.shape, chunk, strict=True)]
+    full = np.pad(
+        volume, [(0, count * side - length) for count, side, length in zip(counts, chunk, volume.shape, strict=True)]
+    )
+    for numbers in itertools.product(*map(range, counts)):
+        place = tuple(slice(number * side, (number + 1) * side) for number, side in zip(numbers, chunk, strict=True))
+        yield numbers, full[place]
+
+
+def write_v2(
+    folder: Path,
+    volume: Any,
+    *,
+    packing: str | None = "zlib",
+    order: str = "C",
+    separator: str = ".",
+    endian: str = "<",
+) -> Path:
+    folder.mkdir(parents=True)
+    kind = f"{endian}u2" if volume.dtype == np.uint16 else "|u1"
+    page = {"zarr_format": 2, "shape": volume.shape, "chunks": CHUNK, "dtype": kind, "order": order, "filters": None}
+    page |= {"fill_value": 0, "compressor": {"id": packing} if packing else None, "dimension_separator": separator}
+    (folder / ".zarray").write_text(json.dumps(page))
+    for numbers, voxels in chunks_of(volume):
+        path = folder / separator.join(map(str, numbers))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(PACKED[packing](voxels.astype(kind).tobytes(order=order)))
+    return folder
+
+
+def write_v3(
+    folder: Path, volume: Any, *, packing: str | None = "gzip", shard: tuple[int, ...] | None = None, at: str = "end"
+) -> Path:
+    folder.mkdir(parents=True)
+    inner: list[Any] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    inner += [{"name": packing, "configuration": {}}] if packing else []
+    checked = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    sharding = {"chunk_shape": CHUNK, "codecs": inner, "index_codecs": checked, "index_location": at}
+    page = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": volume.shape,
+        "data_type": str(volume.dtype),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shard or CHUNK}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}] if shard else inner,
+    }
+    (folder / "zarr.json").write_text(json.dumps(page))
+    for numbers, voxels in chunks_of(volume, shard or CHUNK):
+        path = folder.joinpath("c", *map(str, numbers))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_pack_shard(voxels, packing, at) if shard else PACKED[packing](voxels.tobytes()))
+    return folder
+
+
+def _pack_shard(voxels: Any, packing: str | None, at: str) -> bytes:
+    parts = [PACKED[packing](part.tobytes()) if part.any() else None for _, part in chunks_of(voxels)]
+    place = 16 * len(parts) + 4 if at == "start" else 0
+    content, index = b"", []
+    for part in parts:
+        index.append((place + len(content), len(part)) if part is not None else (2**64 - 1, 2**64 - 1))
+        content += part or b""
+    head = np.array(index, "<u8").tobytes() + b"\0\0\0\0"
+    return head + content if at == "start" else content + head
+
+
+def group(folder: Path, *, modern: bool, axes: str = "zyx", path: str = "0") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    scales = {"multiscales": [{"axes": [{"name": name} for name in axes], "datasets": [{"path": path}, {"path": "1"}]}]}
+    if modern:
+        page = {"zarr_format": 3, "node_type": "group", "attributes": {"ome": scales}}
+        (folder / "zarr.json").write_text(json.dumps(page))
+    else:
+        (folder / ".zgroup").write_text('{"zarr_format": 2}')
+        (folder / ".zattrs").write_text(json.dumps(scales))
+
+
+def check(folder: Path, volume: Any) -> None:
+    stack = volumes.open_stack(folder)
+    assert (stack.depth, *stack.shape) == volume.shape
+    assert stack.dtype == volume.dtype
+    for top, bottom, first, last, left, right in ((0, 50, 0, 7, 0, 61), (3, 17, 2, 5, 8, 60), (31, 33, 3, 5, 31, 33)):
+        band = stack.read_band(top, bottom, first, last, left=left, right=right)
+        np.testing.assert_array_equal(band, volume[first:last, top:bottom, left:right])
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_format_2_with_every_packing(tmp_path: Path, packing: str | None, dtype: Any) -> None:
+    check(write_v2(tmp_path / "a", make_volume(dtype=dtype), packing=packing), make_volume(dtype=dtype))
+
+
+@pytest.mark.parametrize(("order", "separator", "endian"), list(itertools.product("CF", "./", "<>")))
+def test_format_2_in_every_order(tmp_path: Path, order: str, separator: str, endian: str) -> None:
+    check(write_v2(tmp_path / "a", make_volume(), order=order, separator=separator, endian=endian), make_volume())
+
+
+@pytest.mark.parametrize("packing", [None, "blosc", "zstd", "gzip"])
+@pytest.mark.parametrize(("shard", "at"), [(None, "end"), ((4, 32, 64), "end"), ((8, 16, 32), "start")])
+def test_format_3_with_and_without_shards(tmp_path: Path, packing: str | None, shard: Any, at: str) -> None:
+    volume = make_volume()
+    volume[:4, 16:32, 32:] = 0  # one chunk of a shard is not stored
+    check(write_v3(tmp_path / "a", volume, packing=packing, shard=shard, at=at), volume)
+
+
+def test_axes_may_lie_in_another_order(tmp_path: Path) -> None:
+    folder, volume = write_v3(tmp_path / "a", make_volume()), make_volume()
+    page = json.loads((folder / "zarr.json").read_text())
+    page["codecs"] = [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}, *page["codecs"]]
+    (folder / "zarr.json").write_text(json.dumps(page))
+    for numbers, voxels in chunks_of(volume):
+        content = np.ascontiguousarray(voxels.transpose(2, 0, 1)).tobytes()
+        folder.joinpath("c", *map(str, numbers)).write_bytes(gzip.compress(content))
+    check(folder, volume)
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_the_finest_level_of_an_ome_group_is_read(tmp_path: Path, modern: bool) -> None:
+    group(tmp_path / "a.zarr", modern=modern, path="fine/0")
+    (write_v3 if modern else write_v2)(tmp_path / "a.zarr" / "fine" / "0", make_volume())
+    check(tmp_path / "a.zarr", make_volume())
+    check(tmp_path / "a", make_volume())  # the name without .zarr finds it too
+
+
+def test_it_agrees_with_the_library(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr", reason="the library is not needed, only compared with")
+    for number, (form, shards) in enumerate([(2, None), (3, None), (3, (4, 32, 64))]):
+        options = {"chunks": CHUNK, "shards": shards, "zarr_format": form}
+        zarr.create_array(tmp_path / str(number), data=make_volume(), **options)
+        check(tmp_path / str(number), make_volume())
+
+
+def test_a_chunk_that_is_not_stored_is_empty(tmp_path: Path) -> None:
+    folder, volume = write_v2(tmp_path / "a", make_volume()), make_volume()
+    (folder / "1.2.1").unlink()
+    volume[4:8, 32:48, 32:64] = 0
+    check(folder, volume)
+
+
+def test_a_band_holds_one_chunk_at_a_time(tmp_path: Path) -> None:
+    volume = np.zeros((8, 2000, 1000), np.uint16)
+    stack = volumes.open_stack(write_v2(tmp_path / "a", volume))
+    stack.read_band(0, 1, 0, 1)
+    tracemalloc.start()
+    stack.read_band(1000, 1008, 0, 2)
+    assert tracemalloc.get_traced_memory()[1] < 5e5
+    tracemalloc.stop()
+
+
+def test_a_fragment_may_have_a_zarr_stack(tmp_path: Path) -> None:
+    fragment = tmp_path / "test" / "a"
+    write_v2(fragment / "surface_volume.zarr", make_volume())
+    write_png(fragment / "mask.png", np.ones((50, 61), bool))
+    assert data.inspect(tmp_path).facts["test a"] == "7 slices of 50x61, uint16, mask.png"
+    assert not data.inspect(tmp_path).problems
+    (case,) = data.read_cases(tmp_path, "test")
+    assert case.shape == (50, 61)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dtype": "<f4"}, "float32 voxels; expected uint8 or uint16"),
+        ({"shape": [50, 61], "chunks": [16, 32]}, "expected slices, rows, columns"),
+        ({"shape": [2, 7, 50, 61], "chunks": [1, 4, 16, 32]}, "must have length 1"),
+        ({"chunks": [4, 0, 32]}, "expected slices, rows, columns"),
+        ({"chunks": [4, 1 << 20, 1 << 20]}, "too large"),
+        ({"shape": [7, 1 << 20, 1 << 20]}, "a slice has 1 to"),
+        ({"compressor": {"id": "pcodec"}}, "compressor 'pcodec' is not known"),
+        ({"filters": [{"id": "delta"}]}, "filter 'delta' is not known"),
+        ({"dimension_separator": "../"}, "chunks named with"),
+        ({"order": None, "chunks": None}, "TypeError"),
+    ],
+)
+def test_an_array_that_cannot_be_read_says_why(tmp_path: Path, change: Any, said: str) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    page = json.loads((folder / ".zarray").read_text()) | change
+    (folder / ".zarray").write_text(json.dumps(page))
+    message = refusal(folder)
+    assert ".zarray: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"zarr_format": 2}', "\x00"])
+def test_a_damaged_description_is_named(tmp_path: Path, content: str) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    (folder / ".zarray").write_text(content)
+    assert ".zarray: " in refusal(folder)
+
+
+def test_an_array_without_chunks_is_not_complete(tmp_path: Path) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    for path in folder.glob("[0-9]*"):
+        path.unlink()
+    assert "no chunks beside it" in refusal(folder)
+
+
+@pytest.mark.parametrize("path", ["../b", "/tmp", "1", 3, "c"])
+def test_a_group_that_leads_nowhere_is_refused(tmp_path: Path, path: Any) -> None:
+    write_v2(tmp_path / "b", make_volume())
+    group(tmp_path / "a", modern=False, path=path)
+    assert "group" in refusal(tmp_path / "a") or "multiscales" in refusal(tmp_path / "a")
+
+
+def test_axes_in_another_order_are_refused(tmp_path: Path) -> None:
+    group(tmp_path / "a", modern=True, axes="xyz")
+    write_v3(tmp_path / "a" / "0", make_volume())
+    assert "the last three must be z, y, x" in refusal(tmp_path / "a")
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("damage", ["cut", "noise", "longer"])
+def test_a_damaged_chunk_names_itself(tmp_path: Path, packing: str | None, damage: str) -> None:
+    folder = write_v2(tmp_path / "a", make_volume(), packing=packing)
+    content = (folder / "1.2.1").read_bytes()
+    longer = PACKED[packing](bytes(2 * 4 * 16 * 32 + 64))
+    broken = {"cut": content[: len(content) // 2], "noise": b"\xff\x13" * 40, "longer": longer}[damage]
+    (folder / "1.2.1").write_bytes(broken)
+    stack = volumes.open_stack(folder)
+    assert stack.read_band(0, 16, 0, 4).any()
+    with pytest.raises(DataError, match=r"1\.2\.1: damaged: "):
+        stack.read_band(32, 48, 4, 7)
+
+
+def test_a_truncated_shard_names_itself(tmp_path: Path) -> None:
+    folder = write_v3(tmp_path / "a", make_volume(), shard=(4, 32, 64))
+    path = folder / "c" / "1" / "0" / "0"
+    for length in (10, 0):
+        path.write_bytes(path.read_bytes()[:length])
+        with pytest.raises(DataError, match="truncated"):
+            volumes.open_stack(folder).read_band(0, 50, 4, 7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.sampled_from('{}[]",:0123456789abcnulshpez_ '), max_size=60), place=st.integers(0, 200))
+def test_any_description_is_read_or_refused(tmp_path_factory: Any, text: str, place: int) -> None:
+    folder = write_v2(tmp_path_factory.mktemp("z") / "a", make_volume(1, 5, 5))
+    page = (folder / ".zarray").read_text()
+    (folder / ".zarray").write_text(page[:place] + text + page[place + len(text) :])
+    said = ".zarray is read"
+    try:
+        stack = volumes.open_stack(folder)
+        stack.read_band(0, min(1, stack.shape[0]), 0, 1)
+    except DataError as error:
+        said = str(error)
+    assert folder.name in said

@@ -1,0 +1,320 @@
+"""The locked process: what a model, or a runtime that was taken over, can and cannot do from inside."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hostile_models as models
+import numpy as np
+import pytest
+
+from handlens.errors import HandlensError
+from handlens.sandbox import guard, runner
+from handlens.sandbox.frames import pack_arrays, unpack_arrays
+from handlens.sandbox.verdicts import RefusedError
+from handlens.types import Limits
+
+LIMITS = Limits(memory_mib=600, answer_seconds=5, load_seconds=20, total_seconds=60)
+PERSON = np.array([[40, 1, 5]], np.float32)
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the filter of system calls is Linux's")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    return models.write(tmp_path_factory.mktemp("models") / "honest.onnx", models.honest())
+
+
+def ask_of(model, count=1, seed=0):
+    images = np.random.default_rng(seed).random((count, 3, 512, 512), np.float32)
+    return model.ask(images, np.repeat(PERSON, count, axis=0))
+
+
+def refusal(path, limits=LIMITS, entry=runner.CHILD, ask=True):
+    def run():
+        with runner.opened(path, limits, entry=entry) as model:
+            return ask_of(model) if ask else None
+
+    with pytest.raises(RefusedError) as caught:
+        run()
+    return caught.value
+
+
+def test_an_honest_model_answers_as_onnx_runtime_does(honest):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(honest, providers=["CPUExecutionProvider"])
+    with runner.opened(honest, LIMITS) as model:
+        assert [str(slot) for slot in model.takes] == ["tensor(float)[?,3,512,512]", "tensor(float)[?,3]"]
+        assert [str(slot) for slot in model.gives] == ["tensor(float)[?,10]"]
+        assert model.size == honest.stat().st_size
+        answer = ask_of(model, count=2)
+    images = np.random.default_rng(0).random((2, 3, 512, 512), np.float32)
+    (expected,) = session.run(None, {"image": images, "people": np.repeat(PERSON, 2, axis=0)})
+    np.testing.assert_array_equal(answer.outputs[0], expected)
+    assert 0 < answer.seconds <= answer.waited
+    assert model.process.poll() is not None
+
+
+@linux
+def test_all_guards_hold_here(honest):
+    with runner.opened(honest, LIMITS) as model:
+        assert {g.name for g in model.guards if g.holds} >= {"memory", "CPU time", "files", "processes", "sockets"}
+        assert model.unguarded == ()
+
+
+@pytest.mark.parametrize("name", ["crash", "hang", "8 GB allocation"])
+def test_what_a_model_does_to_its_process(name, tmp_path):
+    make, verdict = models.HOSTILE[name]
+    begun = time.monotonic()
+    error = refusal(models.write(tmp_path / "m.onnx", make()), Limits(memory_mib=600, answer_seconds=1.5))
+    assert error.verdict == verdict
+    assert time.monotonic() - begun < 15
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    content = models.honest().SerializeToString().replace(b"people", b"p\xff\xfeple")
+    assert refusal(models.write(tmp_path / "m.onnx", content), ask=False).verdict in ("fails", "not a model")
+
+
+def test_memory_is_given_up_to_the_limit(tmp_path):
+    path = models.write(tmp_path / "m.onnx", models.allocation(gigabytes=1))
+    assert refusal(path, Limits(memory_mib=500)).verdict == "out of memory"
+    with runner.opened(path, Limits(memory_mib=3000)) as model:
+        assert ask_of(model).outputs[0].shape == (1, 10)
+
+
+@linux
+@pytest.mark.parametrize("act", ["fork_bomb", "shell", "network", "signal_the_parent"])
+def test_a_process_that_was_taken_over_is_ended_when_it_reaches_out(act, honest):
+    error = refusal(honest, entry=f"hostile_child:{act}", ask=False)
+    assert (error.verdict, "ended" in error.why) == ("forbidden", True)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("act", "found"),
+    [
+        ("read_a_file", "PermissionError"),
+        ("write_a_file", "PermissionError"),
+        ("look_around", "0 variables"),
+        ("memory", "MemoryError"),
+    ],
+)
+def test_a_process_that_was_taken_over_finds_nothing(act, found, honest):
+    with runner.opened(honest, LIMITS, entry=f"hostile_child:{act}") as model:
+        assert model.takes[0].name == found
+
+
+@pytest.mark.parametrize(
+    ("act", "verdict"),
+    [
+        ("long_header", "forbidden"),
+        ("deep_header", "forbidden"),
+        ("much_to_say", "forbidden"),
+        ("unknown_word", "forbidden"),
+        ("leave", "crash"),
+    ],
+)
+def test_nonsense_from_the_process_is_not_believed(act, verdict, honest):
+    assert refusal(honest, entry=f"hostile_child:{act}", ask=False).verdict == verdict
+
+
+def test_letters_that_steer_a_terminal_are_not_passed_on(honest):
+    assert refusal(honest, entry="hostile_child:escape_codes", ask=False).why == "?[2Jgone"
+
+
+def test_computing_without_end_is_ended_by_the_clock_and_by_the_processor(honest):
+    begun = time.monotonic()
+    by_clock = refusal(honest, Limits(load_seconds=1), entry="hostile_child:spin", ask=False)
+    assert (by_clock.verdict, by_clock.why) == ("hang", "no answer within 1 s")
+    by_total = refusal(honest, Limits(total_seconds=1), entry="hostile_child:spin", ask=False)
+    assert by_total.verdict == "hang"
+    by_processor = refusal(honest, entry="hostile_child:spin_with_little_time", ask=False)
+    assert (by_processor.verdict, "of computing" in by_processor.why) == ("hang", True)
+    assert time.monotonic() - begun < 20
+
+
+def test_time_that_we_take_ourselves_is_not_the_model_s(honest):
+    """Reading a large photograph between two questions must not make an honest model hang."""
+    image, people = np.zeros((1, 3, 512, 512), np.float32), np.zeros((1, 3), np.float32)
+    with runner.opened(honest, Limits(memory_mib=600, total_seconds=20)) as model:
+        model.left = 1.0
+        time.sleep(1.2)
+        assert len(model.ask(image, people).outputs) == 1
+        model.left = 0.0
+        with pytest.raises(RefusedError, match="not done within 20 s"):
+            model.ask(image, people)
+
+
+@pytest.mark.parametrize("name", ["load_seconds", "answer_seconds", "total_seconds"])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])
+def test_limits_that_are_none_are_refused(name, seconds, honest):
+    with pytest.raises(HandlensError, match=f"{name} is .*; expected a number above 0"):
+        runner.opened(honest, Limits(**{name: seconds})).__enter__()
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_refused_at_once(honest, tmp_path, monkeypatch):
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(honest.read_bytes())
+    start = runner._start
+
+    def cut_and_start(*args):
+        os.truncate(path, 100)
+        return start(*args)
+
+    monkeypatch.setattr(runner, "_start", cut_and_start)
+    found = refusal(path, Limits(load_seconds=30), ask=False)
+    assert (found.verdict, found.why) == ("not a model", "the file became shorter while it was read")
+
+
+def test_a_file_that_is_exchanged_is_judged_as_it_was_when_it_was_opened(honest, tmp_path, monkeypatch):
+    path = tmp_path / "exchanged.onnx"
+    path.write_bytes(honest.read_bytes())
+    start = runner._start
+
+    def exchange_and_start(*args):
+        (tmp_path / "other").write_bytes(b"no model")
+        os.replace(tmp_path / "other", path)
+        return start(*args)
+
+    monkeypatch.setattr(runner, "_start", exchange_and_start)
+    with runner.opened(path, LIMITS) as model:
+        assert model.size == honest.stat().st_size
+        assert len(model.takes) == 2
+
+
+def test_words_of_the_runtime_are_told_without_its_source(tmp_path):
+    model = models.honest()
+    model.opset_import[0].version = 999
+    found = refusal(models.write(tmp_path / "new.onnx", model), ask=False)
+    assert found.verdict == "not a model"
+    assert "Opset 999 is under development" in found.why
+    assert "onnxruntime_src" not in found.why
+
+
+def test_a_process_that_cannot_start_is_our_fault_not_the_model_s(honest, monkeypatch):
+    with (
+        pytest.raises(HandlensError, match="does not start here") as caught,
+        runner.opened(honest, LIMITS, entry="hostile_child:no_such_function"),
+    ):
+        pass
+    assert not isinstance(caught.value, RefusedError)
+    monkeypatch.setattr(runner, "START_SECONDS", 1)
+    with (
+        pytest.raises(HandlensError, match="does not start here"),
+        runner.opened(honest, LIMITS, entry="hostile_child:silence"),
+    ):
+        pass
+
+
+def test_nothing_is_left_behind(honest, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = set(os.listdir("/proc/self/fd")) if sys.platform == "linux" else set()
+    with runner.opened(honest, LIMITS) as model:
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+    if before:
+        assert set(os.listdir("/proc/self/fd")) == before
+        assert not Path(f"/proc/{model.process.pid}").exists()
+
+
+@linux
+def test_the_process_has_one_thread_and_goes_when_the_judge_is_killed(honest):
+    """A judge that is killed cannot clean up: the kernel does."""
+    code = f"""
+import time
+from pathlib import Path
+from handlens.sandbox import runner
+from handlens.types import Limits
+with runner.opened(Path({str(honest)!r}), Limits()) as model:
+    print(model.process.pid, flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as judge:
+        try:
+            child = Path("/proc") / judge.stdout.readline().strip()
+            assert "Threads:\t1\n" in (child / "status").read_text()
+            assert int((child / "stat").read_text().split()[5]) == int(child.name)  # the leader of its own session
+        finally:
+            judge.kill()
+    for _ in range(100):
+        if not child.exists() or "State:\tZ" in (child / "status").read_text():
+            return
+        time.sleep(0.05)
+    raise AssertionError("still there")
+
+
+@linux
+def test_what_this_machine_cannot_prevent_is_told(honest):
+    with runner.opened(honest, LIMITS, entry="hostile_child:without_network_of_its_own") as model:
+        assert model.unguarded == ()  # no sockets, so no network
+    with runner.opened(honest, LIMITS, entry="hostile_child:without_filter") as model:
+        assert [gap.partition(":")[0] for gap in model.unguarded] == ["files", "processes", "sockets"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe", "large"])
+def test_what_is_no_file_is_refused(kind, tmp_path, monkeypatch):
+    path = tmp_path / "m.onnx"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "large":
+        path.write_bytes(b"12")
+        monkeypatch.setattr(runner, "MAX_MODEL_MIB", 1e-6)
+    assert refusal(path, ask=False).verdict == ("too large" if kind == "large" else "not a model")
+
+
+def test_arrays_travel():
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([], np.int64), np.array(True)]
+    for found, sent in zip(unpack_arrays(*pack_arrays(arrays)), arrays, strict=True):
+        np.testing.assert_array_equal(found, sent)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        None,
+        {},
+        [["<f4"]],
+        [["<f4", [3]]],
+        [["O", [1]]],
+        [["<f4,<f4", [1]]],
+        [["<f4", [-1]]],
+        [["<f4", [2**40]]],
+        [["<f4", [1] * 9]],
+        [["<f4", [True]]],
+        [["<f4", "1"]],
+        [[["<f4"], [1]]],
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(described):
+    with pytest.raises(ValueError, match="numbers|bytes"):
+        unpack_arrays(described, b"\0" * 8)
+
+
+@linux
+def test_the_filter_lets_nothing_through_that_it_ends():
+    for _, _, allowed, fatal in guard.CALLS.values():
+        assert not set(allowed.values()) & set(fatal.values())
+        assert len(set(allowed.values())) == len(allowed)
+        assert {"clone", "clone3", "execve", "socket"} <= set(fatal)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("machine", "header"), [("x86_64", "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")]
+)
+def test_the_numbers_of_calls_are_the_kernel_s(machine, header):
+    path = Path("/usr/include") / header
+    if not path.exists():
+        pytest.skip("the kernel's headers are not here")
+    numbers = {
+        name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text())
+    }
+    _, seccomp, allowed, fatal = guard.CALLS[machine]
+    assert {"seccomp": seccomp, **allowed, **fatal}.items() <= numbers.items()
