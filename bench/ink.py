@@ -31,7 +31,7 @@ import numpy as np
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
 from handlens.challenges.ink.phantom import letters
-from handlens.challenges.ink.predict import Effort, predict
+from handlens.challenges.ink.tiles import Effort, predict
 from handlens.challenges.ink.predictor import SHIPPED, open_network
 from handlens.challenges.ink.sample import make_fragment, write_volume
 from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment

@@ -10,7 +10,7 @@ from handlens.types import Challenge
 
 def only_problem(challenge: Challenge, folder: Path) -> Problem:
     """The one problem that a folder has."""
-    problems = challenge.inspect(folder).problems
+    problems = challenge.survey(folder).problems
     assert len(problems) == 1, problems
     return problems[0]
 

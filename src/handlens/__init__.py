@@ -1,20 +1,65 @@
-"""Four scientific-image challenges, from a data folder to a valid, exactly scored submission."""
+"""Four scientific-image challenges: from an image, a volume or a data folder to an answer and its exact score.
+
+`load` gives a predictor for a notebook; the other functions do what the commands of the same names do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from handlens.errors import Problem
     from handlens.pipeline import Solved
-    from handlens.types import Challenge, Recipe, Score
+    from handlens.types import AnyChallenge, Judgement, Limits, Predictor, Progress, Score
 
-__all__ = ["challenge", "score", "solve", "train"]
+__all__ = [
+    "__version__",
+    "challenge",
+    "challenges",
+    "check",
+    "inspect",
+    "judge",
+    "load",
+    "predict",
+    "sample",
+    "score",
+    "solve",
+    "train",
+]
+
+Part = Literal["train", "test"]
 
 
-def challenge(name: str) -> Challenge:
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("handlens")
+    raise AttributeError(f"module 'handlens' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def challenges() -> list[str]:
+    """Names of all challenges: the built-in ones, then plug-ins.
+
+    >>> import handlens
+    >>> handlens.challenges()[:4]
+    ['forgery', 'ink', 'cells', 'lesions']
+    """
+    from handlens import registry
+
+    return registry.names()
+
+
+def challenge(name: str) -> AnyChallenge:
     """The challenge of this name: forgery, ink, cells, lesions, or a plug-in's.
 
     >>> import handlens
@@ -26,14 +71,71 @@ def challenge(name: str) -> Challenge:
     return registry.challenge(name)
 
 
-def score(
+def load(
     name: str,
-    file: str | Path,
+    model: str | Path | None = None,
     *,
-    truth: str | Path,
-    part: Literal["train", "test"] | None = None,
+    solver: Literal["model", "baseline"] = "model",
+    threads: int | None = None,
     **options: Any,
-) -> Score:
+) -> Predictor[Any, Any]:
+    """A predictor: call it on a numpy array, a PIL image or a path, and it gives a result.
+
+    `model` is the folder of a `train`, None for the model that comes with the package. `options` are those of
+    `handlens solve NAME --help`. Results have `_repr_html_`, so Jupyter draws them:
+
+    cells    `.mask .labels .table .probability .overlay()`
+    lesions  `.probabilities .label .risk .table`; call it with `age=`, `gender=` and `site=` where they are known
+    forgery  `.is_forged .probability .groups .instances .table .overlay()`
+    ink      `.probability_map .mask .overlay()`, of a folder or a (slices, H, W) array
+
+    >>> import handlens, numpy
+    >>> image = numpy.full((64, 96, 3), 255, numpy.uint8)  # a blank slide
+    >>> result = handlens.load("cells")(image)
+    >>> result.mask.shape, result.mask.any(), result.table["area"]
+    ((64, 96), np.False_, [])
+    """
+    from handlens import pipeline
+
+    chosen = challenge(name)
+    place = None if model is None else Path(model)
+    return pipeline.load(chosen, settings=chosen.settings(**options), model=place, solver=solver, threads=threads)
+
+
+def sample(name: str, folder: str | Path, *, seed: int = 0, cases: int = 0, size: int = 0, **options: Any) -> Path:
+    """Generated data in a challenge's true layout; `cases` and `size` are those of the demo where they are 0.
+
+    >>> import handlens, pathlib, tempfile
+    >>> folder = handlens.sample("cells", pathlib.Path(tempfile.mkdtemp()) / "slides", cases=1, size=64)
+    >>> sorted(path.name for path in folder.iterdir())
+    ['test', 'train', 'truth']
+    """
+    from handlens import pipeline
+
+    chosen = challenge(name)
+    usual = chosen.sample_defaults
+    count, side = cases or usual.cases, size or usual.size
+    pipeline.sample(chosen, Path(folder), seed=seed, cases=count, size=side, settings=chosen.settings(**options))
+    return Path(folder)
+
+
+def check(name: str, file: str | Path, *, data: str | Path, part: Part | None = None, **options: Any) -> list[Problem]:
+    """Every problem of a submission for the cases of a data folder; needs no labels.
+
+    >>> import handlens, pathlib, tempfile
+    >>> folder = handlens.sample("cells", pathlib.Path(tempfile.mkdtemp()) / "slides", cases=2, size=64)
+    >>> _ = (folder / "mine.csv").write_text("img,pixels\\n0,1 1 5\\n")
+    >>> for problem in handlens.check("cells", folder / "mine.csv", data=folder): print(problem)
+    line 2, img 0: 3 numbers, so the last start has no length
+    no row for img 1
+    """
+    from handlens import pipeline
+
+    chosen = challenge(name)
+    return pipeline.check(chosen, Path(file), Path(data), chosen.settings(**options), part)
+
+
+def score(name: str, file: str | Path, *, truth: str | Path, part: Part | None = None, **options: Any) -> Score:
     """The exact score of a submission file; `options` are those of `handlens score NAME --help`.
 
     SubmissionError lists every problem of a file that cannot be scored.
@@ -58,21 +160,22 @@ def solve(
     *,
     out: str | Path,
     form: Literal["csv", "parquet"] = "csv",
-    part: Literal["train", "test"] | None = None,
-    keep_going: bool = False,
-    recipe: Recipe | None = None,
+    part: Part | None = None,
+    solver: Literal["model", "baseline"] = "model",
     model: str | Path | None = None,
+    keep_going: bool = False,
+    overwrite: bool = False,
     workers: int | None = 1,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Solved:
-    """Answer every case of a data folder into `out/submission.csv`, checked, and scored where truth is there.
+    """Answer every case of a data folder into `out/submission.csv`, checked, and scored where labels are there.
 
     `model` is the folder of a `train`. With more than one of `workers`, or None for one on each core, call it under
-    `if __name__ == "__main__":`, because the other processes import your script.
+    `if __name__ == "__main__":`, because the other processes import your script. In a notebook a progress bar shows.
 
     >>> import handlens, pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> handlens.challenge("cells").write_sample(folder, seed=1, cases=2, size=96, settings={})
+    >>> folder = handlens.sample("cells", pathlib.Path(tempfile.mkdtemp()) / "slides", seed=1, cases=2, size=96)
     >>> solved = handlens.solve("cells", folder, out=folder / "out")
     >>> solved.submission.name, solved.cases, solved.score.value > 0.5
     ('submission.csv', 2, True)
@@ -80,23 +183,94 @@ def solve(
     from handlens import pipeline
 
     chosen = challenge(name)
-    return pipeline.solve(
-        chosen,
-        Path(folder),
-        Path(out),
-        form=form,
-        part=part,
-        settings=chosen.settings(**options),
-        recipe=recipe,
-        model=None if model is None else Path(model),
-        keep_going=keep_going,
-        workers=workers,
-    )
+    with _progress(name, progress) as shown:
+        return pipeline.solve(
+            chosen,
+            Path(folder),
+            Path(out),
+            form=form,
+            part=part,
+            settings=chosen.settings(**options),
+            solver=solver,
+            model=None if model is None else Path(model),
+            keep_going=keep_going,
+            overwrite=overwrite,
+            workers=workers,
+            progress=shown,
+        )
 
 
-def train(name: str, folder: str | Path, *, run: str | Path, **options: Any) -> Mapping[str, float]:
-    """Learn from the labelled cases of a data folder, for `solve` with `model=run`; gives what was measured."""
+def predict(run: str | Path, folder: str | Path, *, out: str | Path, **how: Any) -> Solved:
+    """`solve` with the model of a `train`, which knows its challenge; `how` is as for `solve`."""
+    from handlens import pipeline
+
+    return solve(pipeline.challenge_of_model(Path(run)), folder, out=out, model=run, **how)
+
+
+def train(
+    name: str, folder: str | Path, *, run: str | Path, progress: Progress | None = None, **options: Any
+) -> Mapping[str, float]:
+    """Train on the labelled cases of a data folder, for `solve` with `model=run`; gives what was measured out of fold.
+
+    `options` are those of `handlens train NAME --help`, such as `minutes=5` or `set={"seed": "3"}`.
+    """
     from handlens import pipeline
 
     chosen = challenge(name)
-    return pipeline.train(chosen, Path(folder), Path(run), settings=chosen.settings(**options))
+    with _progress(name, progress) as shown:
+        return pipeline.train(chosen, Path(folder), Path(run), settings=chosen.settings(**options), progress=shown)
+
+
+def judge(
+    name: str,
+    models: Sequence[str | Path],
+    *,
+    data: str | Path,
+    part: Part | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Judgement:
+    """Run untrusted models on the labelled cases of a data folder, each in a sandbox, and rank them."""
+    from handlens import pipeline
+
+    chosen = challenge(name)
+    paths, settings = [Path(model) for model in models], chosen.settings(**options)
+    with _progress("judge", progress) as shown:
+        return pipeline.judge(chosen, paths, Path(data), settings, part=part, limits=limits, progress=shown)
+
+
+def inspect(
+    figures: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    seconds: float = 13.0,
+    workers: int = 1,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Look for copied regions in figures: files, PDFs, folders; the most suspicious record comes first.
+
+    With `out`, pages that show them side by side are written there.
+    """
+    from handlens.challenges.forgery import inspection
+
+    paths = [figures] if isinstance(figures, str | Path) else list(figures)
+    place = None if out is None else Path(out)
+    with _progress("inspect", progress) as shown:
+        return inspection.inspect_figures(
+            [Path(path) for path in paths], place, seconds=seconds, workers=workers, overwrite=overwrite, progress=shown
+        )
+
+
+@contextmanager
+def _progress(title: str, given: Progress | None) -> Iterator[Progress]:
+    """The progress that was passed; otherwise a bar in a notebook, and nothing in a script."""
+    from handlens.progress import bar, in_notebook
+    from handlens.types import no_progress
+
+    if given is not None or not in_notebook():
+        yield given or no_progress
+        return
+    with bar(title) as progress:
+        yield progress

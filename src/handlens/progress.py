@@ -1,4 +1,4 @@
-"""A progress bar on stderr with time left; a plain line now and then where stderr is no terminal."""
+"""A progress bar with time left in terminals and notebooks; a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE_SECONDS = 10.0
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
     """A function to call with (done, total), and words where there are some."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() and not in_notebook():
         yield _Lines(title)
         return
     from rich.console import Console
@@ -32,13 +32,20 @@ def bar(title: str) -> Iterator[Progress]:
     words = TextColumn("{task.fields[words]}")
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     columns = (TextColumn(f"{title:9}"), BarColumn(), MofNCompleteColumn(), *times, words)
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    with Progress(*columns, console=Console(stderr=not in_notebook())) as shown:
         task = shown.add_task(title, total=None, words="")
 
-        def tell(done: int, total: int, words: str = "", /) -> None:
+        def show(done: int, total: int, words: str = "", /) -> None:
             shown.update(task, completed=done, total=total, words=words)
 
-        yield tell
+        yield show
+
+
+def in_notebook() -> bool:
+    """Whether this runs in Jupyter, where rich draws its bar below the cell."""
+    shell = sys.modules.get("IPython")
+    found = shell.get_ipython() if shell is not None else None
+    return type(found).__name__ == "ZMQInteractiveShell"
 
 
 class _Lines:

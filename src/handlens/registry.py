@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from handlens.errors import HandlensError
-from handlens.types import Challenge
+from handlens.types import AnyChallenge, Challenge
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -20,7 +20,7 @@ def names() -> list[str]:
     return [*BUILT_IN, *(name for name in sorted(_plug_ins()) if name not in BUILT_IN)]
 
 
-def challenge(name: str) -> Challenge:
+def challenge(name: str) -> AnyChallenge:
     """The challenge of this name.
 
     >>> challenge("ink").metric

@@ -7,11 +7,13 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from handlens import pipeline
 from handlens.errors import SubmissionError
 from handlens.io.submissions import read_submission, write_cells, write_submission
-from handlens.types import Answer, Case, Challenge, Codec, Settings, Truth
+from handlens.settings import Settings
+from handlens.types import AnyChallenge, Case, Codec, Truth
 
 
 class ContractError(AssertionError):
@@ -22,31 +24,32 @@ class ContractError(AssertionError):
 class World:
     """A challenge, a small made-up data set of it, and a folder to write in."""
 
-    challenge: Challenge
+    challenge: AnyChallenge
     data: Path
     scratch: Path
 
     @property
     def settings(self) -> Settings:
-        return self.challenge.settings()
+        settings: Settings = self.challenge.settings()
+        return settings
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> Codec[Any]:
         return self.challenge.codec(self.settings)
 
     @property
-    def truth(self) -> Truth:
+    def truth(self) -> Truth[Any]:
         return pipeline.open_truth(self.challenge, self.data, self.settings)
 
     @property
     def cases(self) -> list[Case]:
         return pipeline.read_cases(self.challenge, self.data)
 
-    def perfect(self) -> dict[str, Answer]:
+    def perfect(self) -> dict[str, Any]:
         truth = self.truth
         return {case.id: self.challenge.perfect(truth.read(case), case, self.settings) for case in truth.cases}
 
-    def empty(self) -> dict[str, Answer]:
+    def empty(self) -> dict[str, Any]:
         return {case.id: self.challenge.empty(case, self.settings) for case in self.cases}
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -54,21 +57,21 @@ class World:
         answers = self.perfect()
         return [(case.id, *self.codec.format(answers[case.id], case)) for case in self.cases]
 
-    def score(self, answers: dict[str, Answer], suffix: str = "csv") -> float:
+    def score(self, answers: dict[str, Any], suffix: str = "csv") -> float:
         """Through a file, as a user would."""
         file = self.scratch / f"answers.{suffix}"
         write_submission(file, self.codec, self.cases, answers)
         return pipeline.score(self.challenge, file, self.data, self.settings).value
 
 
-def make_world(challenge: Challenge, folder: Path, *, seed: int = 0, cases: int = 3, size: int = 96) -> World:
+def make_world(challenge: AnyChallenge, folder: Path, *, seed: int = 0, cases: int = 3, size: int = 96) -> World:
     """Write the sample that the promises are checked on."""
     (folder / "scratch").mkdir(parents=True)
     pipeline.sample(challenge, folder / "data", seed=seed, cases=cases, size=size)
     return World(challenge, folder / "data", folder / "scratch")
 
 
-def check_challenge(challenge: Challenge, folder: Path) -> None:
+def check_challenge(challenge: AnyChallenge, folder: Path) -> None:
     """Check every promise on made-up data in an empty folder; ContractError names the first that is broken."""
     world = make_world(challenge, folder)
     for promise in PROMISES:
@@ -86,8 +89,8 @@ def the_same_seed_gives_the_same_bytes(world: World) -> None:
 
 
 def the_sample_has_no_problems(world: World) -> None:
-    problems = world.challenge.inspect(world.data).problems
-    _demand(not problems, f"inspect finds problems in the sample: {problems[:1]}")
+    problems = world.challenge.survey(world.data).problems
+    _demand(not problems, f"survey finds problems in the sample: {problems[:1]}")
     train = world.challenge.read_cases(world.data, "train")
     _demand(bool(train), "the sample has no training cases")
 
@@ -155,7 +158,7 @@ def solving_gives_a_valid_submission(world: World) -> None:
     first = pipeline.solve(world.challenge, world.data, world.scratch / "solve")
     content = first.submission.read_bytes()
     _demand(first.score is not None, "solve did not find the truth of its own sample")
-    workers = 2 if getattr(world.challenge.recipe(), "parallel", False) else 1
+    workers = 2 if world.challenge.parallel else 1
     again = pipeline.solve(world.challenge, world.data, world.scratch / "solve-again", workers=workers)
     _demand(content == again.submission.read_bytes(), "solve gave other answers the second time")
 
@@ -205,7 +208,7 @@ def _demand_refused(world: World, kind: str, line: int | None) -> None:
     raise ContractError(f"{kind} is scored")
 
 
-def _text(world: World, answers: dict[str, Answer], case: Case) -> tuple[str, ...]:
+def _text(world: World, answers: dict[str, Any], case: Case) -> tuple[str, ...]:
     return world.codec.format(answers[case.id], case)
 
 

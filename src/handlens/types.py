@@ -1,20 +1,27 @@
-"""The nouns every challenge is told in: cases, truths, codecs, models, recipes, scores, challenges."""
+"""The nouns every challenge is described in: cases, truths, codecs, predictors, scores, challenges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from handlens.errors import HandlensError, Problem
+from handlens.settings import Settings, SettingsT
 
-Answer = Any
-"""What a model says about a case: runs, a tuple of runs, or probabilities. The challenge's codec knows."""
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-Label = Any
+AnswerT = TypeVar("AnswerT")
+"""What a predictor answers for a case: run lengths, a tuple of them, probabilities. The challenge's codec knows it."""
+
+LabelT = TypeVar("LabelT")
 """What is true about a case, in the challenge's own terms."""
+
+InputT = TypeVar("InputT")
+"""A decoded case: rows of an image, a flattened volume, a photograph with demographics."""
 
 Part = Literal["train", "test"]
 Order = Literal["rows", "columns"]
@@ -47,15 +54,15 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """Labelled cases. `cases` tell nothing of the answer; `read` fetches the label of one of them, when asked."""
+class Truth(Generic[LabelT]):
+    """Labelled cases. `cases` say nothing of the label; `read` reads the label of one of them, on demand."""
 
     cases: tuple[Case, ...]
-    read: Callable[[Case], Label]
+    read: Callable[[Case], LabelT]
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(Generic[AnswerT]):
     """How an answer is written in a submission.
 
     `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names
@@ -66,22 +73,22 @@ class Codec:
 
     id_column: str
     columns: tuple[str, ...]
-    parse: Callable[[tuple[str, ...], Case], Answer]
-    format: Callable[[Answer, Case], tuple[str, ...]]
+    parse: Callable[[tuple[str, ...], Case], AnswerT]
+    format: Callable[[AnswerT, Case], tuple[str, ...]]
     refused: Mapping[str, tuple[str, ...]]
     numeric: bool = False
-    parse_many: Callable[[Sequence[tuple[str, ...]], Sequence[Case]], Sequence[Answer | ValueError]] | None = None
+    parse_many: Callable[[Sequence[tuple[str, ...]], Sequence[Case]], Sequence[AnswerT | ValueError]] | None = None
     hint: Callable[[Sequence[str], Sequence[str]], str] = lambda _given, _expected: ""
 
     @property
     def header(self) -> tuple[str, ...]:
         return (self.id_column, *self.columns)
 
-    def parse_all(self, rows: Sequence[tuple[str, ...]], cases: Sequence[Case]) -> Sequence[Answer | ValueError]:
+    def parse_all(self, rows: Sequence[tuple[str, ...]], cases: Sequence[Case]) -> Sequence[AnswerT | ValueError]:
         """The answers of some rows; an error stands in the place of its row."""
         return self.parse_many(rows, cases) if self.parse_many else list(map(self._parse_or_error, rows, cases))
 
-    def _parse_or_error(self, cells: tuple[str, ...], case: Case) -> Answer | ValueError:
+    def _parse_or_error(self, cells: tuple[str, ...], case: Case) -> AnswerT | ValueError:
         try:
             return self.parse(cells, case)
         except ValueError as error:
@@ -113,46 +120,8 @@ class Inventory:
 
     facts: Mapping[str, str]
     problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A setting of this challenge alone: `--order columns` for cells; `commands` are those that have it.
-
-    It is one of `choices` where there are some, otherwise of a kind: a number from 0 on, a count from 1 on, a path, a
-    flag, which is False unless it is given, or fields, a mapping of names to texts.
-    """
-
-    name: str
-    help: str
-    choices: tuple[str, ...] = ()
-    default: Any = None
-    commands: tuple[str, ...] = ("score",)
-    kind: Literal["number", "count", "path", "flag", "fields"] = "number"
-
-    def read(self, value: Any) -> Any:
-        """A value that was given, as `settings` hold it; the default stands for itself."""
-        if value == self.default:
-            return value
-        if self.choices:
-            fits, expected = value in self.choices, f"one of {', '.join(self.choices)}"
-        elif self.kind == "path":
-            fits, expected = isinstance(value, str | Path), "a path"
-        elif self.kind == "flag":
-            fits, expected = isinstance(value, bool), "True or False"
-        elif self.kind == "count":
-            fits, expected = isinstance(value, int) and value >= 1, "a whole number from 1 on"
-        elif self.kind == "fields":
-            fits, expected = isinstance(value, Mapping), "names and their texts"
-        else:
-            fits, expected = isinstance(value, int | float) and 0 <= value < inf, "a number from 0 on"
-        if not fits:
-            raise HandlensError(f"{self.name} is {value!r}; expected {expected}")
-        return Path(value).absolute() if self.kind == "path" else value
-
-
-Settings = Mapping[str, Any]
-"""Option name to value, complete: every option of the challenge is there."""
+    notes: tuple[Problem, ...] = ()
+    """What is no problem but may surprise, such as files that are skipped."""
 
 
 class Progress(Protocol):
@@ -165,57 +134,124 @@ def no_progress(_done: int, _total: int, _words: str = "", /) -> None:
     """Progress that nobody is told."""
 
 
+class Checkpoints(Protocol):
+    """Arrays of unfinished work that a killed run finds again; names are letters, digits and dashes."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where scratch files may be put that go with the checkpoints; None where nothing is kept."""
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None: ...
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None: ...
+
+
+class NoCheckpoints:
+    """Keeps nothing."""
+
+    folder = None
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None:  # noqa: ARG002
+        return None
+
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What a recipe is told when it prepares a model.
+class Work:
+    """How one case is worked on; nothing of it changes the answer.
 
-    `training` opens the labelled cases to learn from, None where there are none; not calling it costs nothing.
-    `model` is the folder of a `handlens train`, None where none was named. `out` is the folder of the submission, for
-    what a model leaves beside it; it may not be there yet, and is None where nothing is to be left. `tell` is for a
-    model that takes minutes over one case: told how many parts of it are done, of how many, and words about it.
+    keep         names of the artefacts that the prediction should hold, beside its answer
+    progress     called with the parts of the case that are done, of how many
+    checkpoints  where finished parts of a large case are kept until its answer is there
     """
 
-    settings: Settings = field(default_factory=dict)
-    training: Callable[[], Truth | None] = lambda: None
+    keep: frozenset[str] = frozenset()
+    progress: Progress = no_progress
+    checkpoints: Checkpoints = field(default_factory=NoCheckpoints)
+
+
+ALONE = Work()
+"""Without artefacts, progress and checkpoints."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction(Generic[AnswerT]):
+    """An answer and what was made on the way to it, by name: probability map, label image, table, evidence.
+
+    A predictor's docstring names its artefacts; those that cost memory are there only where `Work.keep` names them.
+    """
+
+    answer: AnswerT
+    artefacts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ModelFolder(Protocol):
+    """A trained model on disk; `inference.model.Model` is one."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def licence(self) -> str: ...
+    @property
+    def trained_on(self) -> frozenset[str]: ...
+
+
+class Predictor(Protocol[InputT, AnswerT]):
+    """Turns a decoded case into an answer: preprocessing, network or detector, decision.
+
+    The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
+    Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
+    folder's own labels must not answer a training case with what it learned from that case's group.
+    """
+
+    @property
+    def model(self) -> ModelFolder | None:
+        """The trained model behind it; None for one that was not trained."""
+
+    def decode(self, case: Case, /) -> AbstractContextManager[InputT]:
+        """Open the files of a case; DataError where they cannot be read."""
+
+    def predict(self, decoded: InputT, work: Work = ..., /) -> Prediction[AnswerT]: ...
+
+    def __call__(self, value: Any, /, **facts: Any) -> Any:
+        """The result for an array, a PIL image or a path, as a notebook wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context(Generic[LabelT, SettingsT]):
+    """What a predictor is loaded with.
+
+    `training` opens the labelled cases of the data folder, None where there are none; not calling it costs nothing.
+    `model` is the folder of a `handlens train`, None for the model that comes with the package. `threads` is how many
+    one predictor may use, None for one on each core.
+    """
+
+    settings: SettingsT
+    training: Callable[[], Truth[LabelT] | None] = lambda: None
     model: Path | None = None
-    out: Path | None = None
-    tell: Progress = no_progress
+    threads: int | None = None
 
 
-class Model(Protocol):
-    """Answers a case. Deterministic: the same case gets the same answer."""
+@dataclass(frozen=True, slots=True)
+class Artefact(Generic[AnswerT]):
+    """A file, or several, that `solve` writes beside the submission for every case.
 
-    def __call__(self, case: Case, /) -> Answer: ...
-
-
-class Recipe(Protocol):
-    """How a challenge is solved: a frozen dataclass, its hyper-parameters as fields.
-
-    A model that learns from labels must not answer a training case with what it learned from that case's group.
-    Where the class says `parallel = True`, cases are answered by several processes, each with a pickled copy of the
-    prepared model: for solvers that take long, do not share work among threads themselves, and keep no state. Where
-    it says `learned`, it has a model of its own, and a note is left with the score of a training part. Where it has
-    `leave`, that is called with the folder of the submission, all answers by id, and the settings: it may write more
-    files there, and gives notes for a person.
+    `keep` names what a prediction must hold for it. `write` gets the output folder, the case and the prediction.
     """
 
-    def prepare(self, context: Context, /) -> Model: ...
+    name: str
+    keep: frozenset[str]
+    write: Callable[[Path, Case, Prediction[AnswerT]], None]
 
 
-class WriteSample(Protocol):
-    """Writes made-up data in the true layout into an empty folder."""
-
-    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None: ...
+ContraSettingsT = TypeVar("ContraSettingsT", bound=Settings, contravariant=True)
 
 
-class Train(Protocol):
-    """Learns from the labelled cases of a data folder and writes what `Context.model` needs into the run's folder.
+class WriteSample(Protocol[ContraSettingsT]):
+    """Writes generated data in the true layout into an empty folder."""
 
-    Gives named numbers about what it learned, honest ones: of cases that it did not learn from. What is found in the
-    run's folder is left by a training that was stopped; it may go on from there. Stopped, it raises KeyboardInterrupt.
-    """
-
-    def __call__(self, folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]: ...
+    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int, settings: ContraSettingsT) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +293,6 @@ class Judgement:
     unguarded: tuple[str, ...] = ()
 
 
-class Judge(Protocol):
-    """Rle models that nobody trusts on labelled cases, each in a locked process, and ranks them.
-
-    A model that is refused does not keep the others from being judged.
-    """
-
-    def __call__(
-        self, models: Sequence[Path], truth: Truth, settings: Settings, limits: Limits, progress: Progress, /
-    ) -> Judgement: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SampleDefaults:
     """Cases in the test part and image size of a made-up data set small enough for a demo."""
@@ -276,21 +301,30 @@ class SampleDefaults:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """A challenge is a value: names, words and plain functions.
+@dataclass(frozen=True, slots=True, repr=False)
+class Challenge(Generic[AnswerT, LabelT, SettingsT]):
+    """A challenge is a value: names, sentences and plain functions.
 
     read_cases   the cases of one part of a data folder; an empty list where the part is absent
     open_truth   labelled cases of a data folder or a solution file
-    inspect      what is in a data folder, and what is wrong with it
-    write_sample made-up data into an empty folder: (folder, seed=, cases=, size=, settings=)
+    survey       what is in a data folder, and what is wrong with it
+    write_sample generated data into an empty folder: (folder, seed=, cases=, size=, settings=)
     codec        how answers are written, under these settings
     score        the exact score of parsed answers, one for every case of the truth
-    perfect      the answer that a label asks for
+    perfect      the answer that matches a label
     empty        the answer of someone who saw nothing
-    recipe       makes the recipe that `solve` uses
-    train        makes a model that the recipe can use: (folder, run, settings, progress); None where nothing can
-    judge        runs and ranks models of others: (models, truth, settings, limits, progress); None where nothing can
+    load         the predictor that `solve` uses
+    settings_type  the challenge's settings: a `Settings` class whose fields say which commands offer them
+    baseline     a predictor without a trained model, for `solve --solver baseline`: what a model must beat
+    artefacts    files that `solve` writes for every case under these settings
+    summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
+    parallel     whether `solve` shares cases among processes: for predictors that use one thread each
+    training_fields  what `train --set` can change, at its defaults
+    train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
+                 numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
+                 folder was left by a training that was stopped: it resumes. Stopped, it raises KeyboardInterrupt
+    judge        runs untrusted models on labelled cases, each in a sandbox, and ranks them: (models, truth, settings,
+                 limits, progress). A model that is refused does not keep the others from being judged
     """
 
     name: str
@@ -299,24 +333,34 @@ class Challenge:
     metric: str
     rules: Path
     read_cases: Callable[[Path, Part], list[Case]]
-    open_truth: Callable[[Path, Settings], Truth]
-    inspect: Callable[[Path], Inventory]
-    write_sample: WriteSample
+    open_truth: Callable[[Path, SettingsT], Truth[LabelT]]
+    survey: Callable[[Path], Inventory]
+    write_sample: WriteSample[SettingsT]
     sample_defaults: SampleDefaults
-    codec: Callable[[Settings], Codec]
-    score: Callable[[Mapping[str, Answer], Truth, Settings], Score]
-    perfect: Callable[[Label, Case, Settings], Answer]
-    empty: Callable[[Case, Settings], Answer]
-    recipe: Callable[[], Recipe]
-    options: Sequence[Option] = ()
-    train: Train | None = None
-    judge: Judge | None = None
+    codec: Callable[[SettingsT], Codec[AnswerT]]
+    score: Callable[[Mapping[str, AnswerT], Truth[LabelT], SettingsT], Score]
+    perfect: Callable[[LabelT, Case, SettingsT], AnswerT]
+    empty: Callable[[Case, SettingsT], AnswerT]
+    load: Callable[[Context[LabelT, SettingsT]], Predictor[Any, AnswerT]]
+    settings_type: type[SettingsT] = Settings  # type: ignore[assignment]
+    baseline: Callable[[Context[LabelT, SettingsT]], Predictor[Any, AnswerT]] | None = None
+    artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = lambda _settings: ()
+    summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = lambda _out, _answers, _settings: ()
+    parallel: bool = False
+    training_fields: Sequence[Settings] = ()
+    train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None
+    judge: Callable[[Sequence[Path], Truth[LabelT], SettingsT, Limits, Progress], Judgement] | None = None
 
-    def settings(self, **given: Any) -> dict[str, Any]:
-        """All options with their values: the given ones, the rest at their defaults; unknown names are refused."""
-        known = {option.name: option.default for option in self.options}
-        unknown = sorted(set(given) - set(known))
-        if unknown:
-            have = ", ".join(known) or "none"
-            raise HandlensError(f"{self.name} has no option {', '.join(unknown)}; its options: {have}")
-        return known | {option.name: option.read(given[option.name]) for option in self.options if option.name in given}
+    def __repr__(self) -> str:
+        return f"<Challenge {self.name}: {self.title}; {self.metric}>"
+
+    def settings(self, **given: Any) -> SettingsT:
+        """Checked settings: the given ones, the rest at their defaults; unknown names are refused."""
+        try:
+            return self.settings_type.parse(given)
+        except HandlensError as error:
+            raise HandlensError(f"{self.name}: {error}") from None
+
+
+AnyChallenge = Challenge[Any, Any, Any]
+"""A challenge whose types do not matter, such as one of the registry."""

@@ -196,8 +196,8 @@ def test_a_fragment_may_have_a_zarr_stack(tmp_path: Path) -> None:
     fragment = tmp_path / "test" / "a"
     write_v2(fragment / "surface_volume.zarr", make_volume())
     write_png(fragment / "mask.png", np.ones((50, 61), bool))
-    assert data.inspect(tmp_path).facts["test a"] == "7 slices of 50x61, uint16, mask.png"
-    assert not data.inspect(tmp_path).problems
+    assert data.survey(tmp_path).facts["test a"] == "7 slices of 50x61, uint16, mask.png"
+    assert not data.survey(tmp_path).problems
     (case,) = data.read_cases(tmp_path, "test")
     assert case.shape == (50, 61)
 

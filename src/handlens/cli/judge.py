@@ -1,27 +1,24 @@
-"""The command `judge`: hidden cases and their labels brought together, models judged on them, and the ranked table."""
+"""The command `judge`: untrusted models on labelled cases, and the ranked table."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from handlens.cli.groups import with_options
-from handlens.cli.output import print_json, talk
-from handlens.errors import DataError, HandlensError, counted
-from handlens.types import Case, Challenge, Judged, Judgement, Limits, Part, Progress, Settings, Truth, no_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.output import make_table, message, print_json, print_table, progress_bar
+from handlens.errors import counted
+from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
 LIMITS = Limits()
 PATH = click.Path(path_type=Path)
 
 
-def judge_form(challenge: Challenge) -> click.Command:
+def judge_command(challenge: AnyChallenge) -> click.Command:
     """`handlens judge NAME`."""
 
     @click.command(challenge.name, short_help=challenge.title)
@@ -51,11 +48,11 @@ def judge_form(challenge: Challenge) -> click.Command:
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
     def command(models: tuple[Path, ...], folder: Path, part: Any, as_json: bool, **rest: Any) -> None:
-        """Run models that nobody trusts, each in a locked process, and rank them. Exit 1 if one is refused.
+        """Run untrusted models, each in a sandbox, and rank them. Exit 1 if one is refused.
 
         MODELS are ONNX files. Size and time count relative to the others that are given.
         """
-        from handlens.progress import bar
+        from handlens import pipeline
 
         limits = Limits(
             memory_mib=rest.pop("memory_mib"),
@@ -63,51 +60,17 @@ def judge_form(challenge: Challenge) -> click.Command:
             total_seconds=60 * rest.pop("minutes"),
         )
         settings = challenge.settings(**rest)
-        with bar("judge") as progress:
-            judgement = judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
-        print_json(as_json_page(challenge, judgement)) if as_json else click.echo(table(judgement))
+        with progress_bar("judge") as progress:
+            judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
+        print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         for gap in judgement.unguarded:
-            talk(f"note: not guarded on this machine: {gap}")
+            message(f"note: not guarded on this machine: {gap}")
         sys.exit(1 if any(entry.rank == 0 for entry in judgement.models) else 0)
 
     return with_options(command, challenge, "judge")
 
 
-def judge(
-    challenge: Challenge,
-    models: Sequence[Path],
-    folder: Path,
-    settings: Settings,
-    *,
-    part: Part | None = None,
-    limits: Limits = LIMITS,
-    progress: Progress = no_progress,
-) -> Judgement:
-    """Judge models on the labelled cases of a data folder."""
-    if challenge.judge is None:
-        raise HandlensError(f"{challenge.name} takes no models of others")
-    truth = join(challenge, folder, settings, part)
-    return challenge.judge(models, truth, settings, limits, progress)
-
-
-def join(challenge: Challenge, folder: Path, settings: Settings, part: Part | None) -> Truth:
-    """The cases as the data folder has them, with all their details, and the labels that its truth has."""
-    from handlens import pipeline
-
-    cases = pipeline.read_cases(challenge, folder, part)
-    truth = pipeline.open_truth(challenge, folder, settings, part)
-    labelled: dict[str, Case] = {case.id: case for case in truth.cases}
-    without = [case.id for case in cases if case.id not in labelled]
-    surplus = sorted(set(labelled) - {case.id for case in cases})
-    if without or surplus:
-        odd = f"{without[0]} has no label" if without else f"{surplus[0]} has a label and is no case"
-        what = f"{odd} ({counted(len(without) + len(surplus), 'such case')}): add truth/, or say --part train"
-        raise DataError(what, file=folder)
-    read: Callable[[Case], Any] = truth.read
-    return Truth(tuple(cases), lambda case: read(labelled[case.id]))
-
-
-def as_json_page(challenge: Challenge, judgement: Judgement) -> dict[str, Any]:
+def as_json_page(challenge: AnyChallenge, judgement: Judgement) -> dict[str, Any]:
     """All that is known, for programs; the rank of a refused model is null."""
     return {
         "challenge": challenge.name,
@@ -127,23 +90,37 @@ def as_json_page(challenge: Challenge, judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def table(judgement: Judgement) -> str:
-    """Standings, the other parts beside each other, the refused with their reasons, and notes."""
+def print_standings(judgement: Judgement) -> None:
+    """The ranking, the other parts beside each other, the refused with their reasons, and notes."""
     scored = [entry for entry in judgement.models if entry.rank]
     refused = [entry for entry in judgement.models if not entry.rank]
-    lines = [f"{counted(judgement.cases, 'case')}, {counted(len(judgement.models), 'model')}"]
+    click.echo(f"{counted(judgement.cases, 'case')}, {counted(len(judgement.models), 'model')}")
     if scored:
-        header = ["rank", "model", *judgement.columns]
-        rows = [[str(entry.rank), _name(entry), *_cells(entry, judgement.columns)] for entry in scored]
-        lines += ["", *_aligned([header, *rows])]
+        table = make_table(["rank", "model", *judgement.columns], left=2)
+        for entry in scored:
+            table.add_row(str(entry.rank), _escape(_name(entry)), *_cells(entry, judgement.columns))
+        print_table(table)
         others = [name for name in scored[0].parts if name not in judgement.columns]
-        rows = [[name, *(_shown(name, entry.parts[name]) for entry in scored)] for name in others]
-        lines += ["", *_aligned([["part", *map(_name, scored)], *rows])] if rows else []
+        if others:
+            table = make_table(["part", *(_escape(_name(entry)) for entry in scored)])
+            for name in others:
+                table.add_row(name, *(_shown(name, entry.parts[name]) for entry in scored))
+            print_table(table)
     if refused:
-        rows = [[_name(entry), entry.verdict, entry.why] for entry in refused]
-        lines += ["", *_aligned([["refused", "verdict", "why"], *rows], left=True)]
-    notes = [f"note: {_name(entry)}: {note}" for entry in judgement.models for note in entry.notes]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+        table = make_table(["refused", "verdict", "why"], left=3)
+        for entry in refused:
+            table.add_row(_escape(_name(entry)), entry.verdict, _escape(entry.why))
+        print_table(table)
+    for entry in judgement.models:
+        for note in entry.notes:
+            click.echo(f"note: {_name(entry)}: {note}")
+
+
+def _escape(text: str) -> str:
+    """Text of a stranger, whose square brackets rich would take for markup."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def _cells(entry: Judged, columns: Sequence[str]) -> list[str]:
@@ -160,14 +137,13 @@ def _name(entry: Judged) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(entry.model))
 
 
-def _aligned(rows: Sequence[Sequence[str]], *, left: bool = False) -> list[str]:
-    """Columns of equal width: words to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = len(widths) if left else 2 if rows[0][0] == "rank" else 1
+def commands() -> list[click.Command]:
     return [
-        "  ".join(
-            cell.ljust(width) if number < words else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+        ChallengeGroup(
+            "judge",
+            judge_command,
+            "NAME MODEL... --data FOLDER [OPTIONS]",
+            "Run untrusted models on labelled cases, each in a sandbox, and rank them.",
+            supports=lambda challenge: challenge.judge is not None,
+        )
     ]

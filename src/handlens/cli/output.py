@@ -1,23 +1,75 @@
-"""How commands speak: data on stdout, talk on stderr."""
+"""How commands write: data on stdout, messages on stderr, as many of them as -q and -v ask for."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from handlens.types import Progress
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+NARROWEST = 60
+
+
+class Verbosity:
+    """-1 quiet: errors alone. 0: progress and notes. 1 verbose: how it was done, and tracebacks of errors."""
+
+    level = 0
+
+
+def _set_level(level: int) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(_context: click.Context, _option: click.Parameter, given: bool) -> None:
+        if given:
+            Verbosity.level = level
+
+    return callback
+
+
+def verbosity_options() -> list[click.Option]:
+    """`-q` and `-v`, which every command has."""
+    how: dict[str, Any] = {"is_flag": True, "expose_value": False}
+    return [
+        click.Option(["-q", "--quiet"], callback=_set_level(-1), help="Errors and results only: no progress.", **how),
+        click.Option(["-v", "--verbose"], callback=_set_level(1), help="Say how it is done; tracebacks.", **how),
+    ]
+
+
+def with_verbosity(command: click.Command) -> click.Command:
+    """The command with `-q` and `-v` before its `--help`."""
+    command.params.extend(verbosity_options())
+    return command
+
 
 @contextmanager
-def going_on() -> Iterator[None]:
+def progress_bar(title: str) -> Iterator[Progress]:
+    """A progress bar, or none where quiet was asked for."""
+    from handlens.progress import bar
+    from handlens.types import no_progress
+
+    if Verbosity.level < 0:
+        yield no_progress
+        return
+    with bar(title) as progress:
+        yield progress
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
     """Say after Ctrl-C that nothing is lost."""
     try:
         yield
     except KeyboardInterrupt:
-        talk("\nstopped; the same command goes on from here")
+        message("\nstopped; the same command resumes from here")
         sys.exit(130)
 
 
@@ -36,14 +88,45 @@ def print_score(page: dict[str, Any]) -> None:
         parts = ", ".join(f"{name} {shown(value)}" for name, value in case["parts"].items())
         click.echo(f"  {case['id']}: {shown(case['value'])}  ({parts})")
     for note in page["notes"]:
-        talk(f"note: {note}")
+        message(f"note: {note}")
 
 
 def shown(value: float | str) -> str:
-    """A number with six places; words as they are."""
+    """A number with six places; counts and words as they are."""
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def talk(text: str) -> None:
-    """Words that are not data."""
+def message(text: str) -> None:
+    """Something for a person that is not data; not where quiet was asked for."""
+    if Verbosity.level >= 0:
+        click.echo(text, err=True)
+
+
+def details(text: str) -> None:
+    """Something that only `-v` shows."""
+    if Verbosity.level > 0:
+        click.echo(text, err=True)
+
+
+def fail(text: str) -> None:
+    """An error; always shown."""
     click.echo(text, err=True)
+
+
+def print_table(table: Table) -> None:
+    """A table as wide as the terminal; where stdout is no terminal, 80 columns."""
+    from rich.console import Console
+
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    Console(width=max(NARROWEST, width), highlight=False).print(table)
+
+
+def make_table(columns: Sequence[str], *, left: int = 1, title: str | None = None) -> Table:
+    """A plain table: the first `left` columns hold words, the others numbers, flush right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < left else "right", overflow="fold")
+    return table

@@ -1,8 +1,7 @@
-"""A model folder: `model.onnx` and `plan.json`, checked when opened. The one place that knows ONNX Runtime."""
+"""ONNX files ready to run. The one place that knows ONNX Runtime."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,54 +14,7 @@ import numpy.typing as npt
 from handlens.errors import ModelError
 from handlens.inference.executors import usable_cores
 
-MODEL = "model.onnx"
-PLAN = "plan.json"
-"""Everything that was decided: challenge, network, and under `decision` what to do with the model's numbers."""
-
-_QUIET = 4  # ONNX Runtime writes nothing to stderr: what goes wrong is said by us
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a `plan.json` says, and the folder that it lies in."""
-
-    folder: Path
-    page: Mapping[str, Any]
-
-    @property
-    def challenge(self) -> str:
-        return str(self.page["challenge"])
-
-    def number(self, name: str, *, least: float, most: float, default: float | None = None) -> float:
-        """One of the decisions; ModelError where it is no number within these bounds, or absent without a default."""
-        decision = self.page.get("decision")
-        value = decision.get(name, default) if isinstance(decision, dict) else default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            found = "is missing" if value is None else f"is {value!r}"
-            what = f"decision.{name} {found}; expected a number from {least:g} to {most:g}: train again"
-            raise ModelError(f"{self.folder / PLAN}: {what}")
-        return value
-
-
-def is_model(folder: Path) -> bool:
-    """Whether both files are there."""
-    return (folder / MODEL).is_file() and (folder / PLAN).is_file()
-
-
-def read_plan(folder: Path, *, challenge: str | None = None) -> Plan:
-    """The plan of a model folder; refused where it is damaged, or about another challenge."""
-    path = folder / PLAN
-    try:
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelError(f"{folder}: no {PLAN} in it: name a folder that `handlens train` wrote") from None
-    except ValueError:
-        page = None
-    if not isinstance(page, dict) or not isinstance(page.get("challenge"), str):
-        raise ModelError(f"{path}: damaged, or not a plan of handlens: copy the folder again, or train again")
-    if challenge is not None and page["challenge"] != challenge:
-        raise ModelError(f"{folder}: this model is about {page['challenge']}, not {challenge}")
-    return Plan(folder, page)
+_QUIET = 4  # ONNX Runtime writes nothing to stderr: what goes wrong is reported by us
 
 
 class Session:
@@ -123,9 +75,9 @@ def check_probabilities(answer: npt.NDArray[Any], path: Path) -> None:
         raise ModelError(f"{path}: answers with numbers outside of 0 to 1: train again")
 
 
-def open_segmenter(folder: Path, *, threads: int | None = None) -> Segmenter:
-    """`model.onnx` of a mask challenge: `image` uint8 (N, H, W, 3) to `probability` float32 (N, H, W)."""
-    session = Session(folder / MODEL, threads=threads)
+def open_segmenter(path: Path, *, threads: int | None = None) -> Segmenter:
+    """The ONNX file of a mask challenge: `image` uint8 (N, H, W, 3) to `probability` float32 (N, H, W)."""
+    session = Session(path, threads=threads)
     session.demand({"image": ("tensor(uint8)", 4)}, {"probability": ("tensor(float)", 3)})
     return Segmenter(session)
 

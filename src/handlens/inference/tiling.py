@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.io.row_reader import ByteImage, Source
+from handlens.inference.tta import average
+from handlens.io.row_reader import ByteImage, RowReader
+from handlens.types import ALONE, Work
 
 FloatImage = npt.NDArray[np.float32]
 Network = Callable[[ByteImage], FloatImage]
@@ -85,22 +87,37 @@ def _weights(size: int, overlap: int) -> npt.NDArray[np.float32]:
 
 
 def predict(
-    source: Source, network: Network, *, tiling: Tiling, turns: int, band_rows: int = BAND_ROWS
+    source: RowReader,
+    network: Network,
+    *,
+    tiling: Tiling,
+    turns: int,
+    work: Work = ALONE,
+    band_rows: int = BAND_ROWS,
 ) -> Iterator[tuple[int, FloatImage]]:
     """First row and (rows, width) probabilities of each band, from the top, at most `band_rows` high.
 
-    With 8 `turns` the mean over the tile turned and mirrored in every way, with 1 the answer to the tile as it is.
+    With 8 `turns` the mean over all orientations of a tile, with 1 the answer to the tile as it is. Where there is more
+    than one tile, each is kept as a checkpoint of `work`, and not computed again; progress counts tiles.
     """
     height, width = source.shape
     rows, columns = cut(height, tiling), cut(width, tiling)
     sums = np.zeros((rows.size, width), np.float32)
     window = _Window(source, rows.size, band_rows)
+    count, total = 0, len(rows.starts) * len(columns.starts)
     for top, following in zip(rows.starts, (*rows.starts[1:], height), strict=True):
         picture = window.move(top)
         for left in columns.starts:
             tile = _padded(picture[:, left : left + columns.size], rows.size, columns.size)
-            answer = _turned(network, tile, turns)[: len(picture), : width - left]
-            answer = answer * rows.weights[: len(picture), None]
+            answer = work.checkpoints.load(name := f"tile-{top}-{left}") if total > 1 else None
+            if answer is None or answer.shape != tile.shape[:2]:
+                answer = average(network, tile, orientations=turns)
+                if total > 1:
+                    work.checkpoints.save(name, answer)
+            count += 1
+            if total > 1:
+                work.progress(count, total)
+            answer = answer[: len(picture), : width - left] * rows.weights[: len(picture), None]
             answer *= columns.weights[: answer.shape[1]]
             sums[: len(picture), left : left + columns.size] += answer
         done = following - top
@@ -115,7 +132,7 @@ def predict(
 class _Window:
     """The rows that a line of tiles looks at; rows that the line above has seen are kept, so that all are read once."""
 
-    def __init__(self, source: Source, size: int, step: int) -> None:
+    def __init__(self, source: RowReader, size: int, step: int) -> None:
         self.source, self.size, self.step = source, size, step
         self.top = self.bottom = 0
         self.rows = np.empty((min(size, source.shape[0]), source.shape[1], 3), np.uint8)
@@ -137,26 +154,3 @@ def _padded(tile: ByteImage, height: int, width: int) -> ByteImage:
     """The tile mirrored at its lower and right edge up to this size."""
     down, across = height - tile.shape[0], width - tile.shape[1]
     return np.pad(tile, ((0, down), (0, across), (0, 0)), mode="symmetric") if down or across else tile
-
-
-def _turned(network: Network, tile: ByteImage, turns: int) -> FloatImage:
-    """The mean of the network's answers to the tile in its first `turns` turns, each turned back."""
-    if turns == 1:
-        return network(np.ascontiguousarray(tile))
-    total = np.zeros(tile.shape[:2], np.float32)
-    for turn in range(turns):
-        answer = network(np.ascontiguousarray(turn_over(tile, turn)))
-        total += turn_back(answer, turn)
-    total /= turns
-    return total
-
-
-def turn_over(picture: npt.NDArray[np.uint8], turn: int) -> npt.NDArray[np.uint8]:
-    """One of the 8 ways to lay a picture: 0 as it is, 1 to 3 quarter turns, 4 to 7 the same of its mirror image."""
-    return np.rot90(picture[:, ::-1] if turn >= 4 else picture, turn % 4)
-
-
-def turn_back(answer: FloatImage, turn: int) -> FloatImage:
-    """The answer to a turned picture as the answer to the picture."""
-    straight = np.rot90(answer, -(turn % 4))
-    return straight[:, ::-1] if turn >= 4 else straight

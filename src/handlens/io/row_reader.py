@@ -32,7 +32,7 @@ _SEPARATE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowReader:
     """A picture whose rows can be read: `read(top, bottom)` gives (rows, width, 3) uint8, the end excluded."""
 
     shape: Shape
@@ -40,8 +40,8 @@ class Source:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Source]:
-    """A picture file as a source of rows; grey is repeated, alpha dropped, 16 bits reduced to 8."""
+def opened(path: Path) -> Iterator[RowReader]:
+    """A picture file as a row reader; grey is repeated, alpha dropped, 16 bits reduced to 8."""
     header = read_header(path)
     if header.format == "TIFF":
         import tifffile
@@ -53,14 +53,14 @@ def opened(path: Path) -> Iterator[Source]:
         with file:
             page = file.pages.first
             if _is_read_by_bands(page, header.shape):
-                yield Source(header.shape, lambda top, bottom: _read_rows(path, file, page, top, bottom))
+                yield RowReader(header.shape, lambda top, bottom: _read_rows(path, file, page, top, bottom))
                 return
     yield in_memory(read_rgb(path))
 
 
-def in_memory(picture: ByteImage) -> Source:
-    """An (H, W, 3) picture that is there already, as a source."""
-    return Source((picture.shape[0], picture.shape[1]), lambda top, bottom: picture[top:bottom])
+def in_memory(picture: ByteImage) -> RowReader:
+    """An (H, W, 3) picture that is there already, as a row reader."""
+    return RowReader((picture.shape[0], picture.shape[1]), lambda top, bottom: picture[top:bottom])
 
 
 def _is_read_by_bands(page: tifffile.TiffPage, shape: Shape) -> bool:

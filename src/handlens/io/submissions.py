@@ -7,29 +7,29 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from handlens.errors import DataError, Problem, SubmissionError, counted
 from handlens.io.csv import BATCH_BYTES, Row, TableError, is_utf8, read_rows
 from handlens.io.files import replacing
 from handlens.masks.rle import MAX_PIXELS, Rle, parse_pairs
-from handlens.types import Answer, Case, Codec, Shape, Truth
+from handlens.types import AnswerT, Case, Codec, Shape, Truth
 
 Format = Literal["csv", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Generic[AnswerT]):
     """The answers that could be read, by id, and every problem; answers are complete where there is no problem."""
 
-    answers: dict[str, Answer]
+    answers: dict[str, AnswerT]
     problems: list[Problem]
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> Submission:
+def read_submission(path: Path, codec: Codec[AnswerT], cases: Sequence[Case]) -> Submission[AnswerT]:
     """All answers of a file and all its problems. Needs no truth, and tells nothing about it."""
     reader = _Reader(codec, cases)
     try:
@@ -47,7 +47,7 @@ def read_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> Submissi
     return Submission(reader.answers, [*reader.problems(), *reader.missing()])
 
 
-def require_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> dict[str, Answer]:
+def require_submission(path: Path, codec: Codec[AnswerT], cases: Sequence[Case]) -> dict[str, AnswerT]:
     """The answers of a valid file; SubmissionError with every problem otherwise."""
     submission = read_submission(path, codec, cases)
     if submission.problems:
@@ -55,10 +55,10 @@ def require_submission(path: Path, codec: Codec, cases: Sequence[Case]) -> dict[
     return submission.answers
 
 
-class _Reader:
+class _Reader(Generic[AnswerT]):
     """Rows to answers, a batch at a time; every problem is kept with the number of its row."""
 
-    def __init__(self, codec: Codec, cases: Sequence[Case]) -> None:
+    def __init__(self, codec: Codec[AnswerT], cases: Sequence[Case]) -> None:
         self.codec, self.cases = codec, cases
         self.known = {case.id: case for case in cases}
         self.cases_shown = f"{counted(len(self.known), 'case')} {_span(cases)}"
@@ -66,7 +66,7 @@ class _Reader:
         self.strangers: list[str] = []
         self.waiting: list[tuple[Row, Case, tuple[str, ...]]] = []
         self.waiting_size = 0
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, AnswerT] = {}
         self.found: list[tuple[int, Problem]] = []
 
     def add(self, row: Row) -> None:
@@ -235,7 +235,7 @@ def _read_shape(text: str, height: str, width: str) -> Shape | None:
     return shape
 
 
-def open_pairs(path: Path, *, id_column: str, answer_column: str, shape: Shape | None) -> Truth:
+def open_pairs(path: Path, *, id_column: str, answer_column: str, shape: Shape | None) -> Truth[Rle]:
     """A solution file of `start length` pairs as truth; `shape` is that of every image without one."""
     rows = {row.id: row for row in read_solutions(path, id_column=id_column, answer_column=answer_column)}
 
@@ -251,13 +251,13 @@ def open_pairs(path: Path, *, id_column: str, answer_column: str, shape: Shape |
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_submission(path: Path, codec: Codec, cases: Sequence[Case], answers: Mapping[str, Answer]) -> None:
+def write_submission(path: Path, codec: Codec[AnswerT], cases: Sequence[Case], answers: Mapping[str, AnswerT]) -> None:
     """A valid file with one row for every case, in their order: Parquet for `.parquet`, CSV otherwise. Atomic."""
     rows = ((case.id, *codec.format(answers[case.id], case)) for case in cases)
     write_cells(path, codec, rows)
 
 
-def write_cells(path: Path, codec: Codec, rows: Iterable[tuple[str, ...]]) -> None:
+def write_cells(path: Path, codec: Codec[Any], rows: Iterable[tuple[str, ...]]) -> None:
     """The same from cells that are text already."""
     with replacing(path) as temporary:
         if path.suffix == ".parquet":
@@ -269,7 +269,7 @@ def write_cells(path: Path, codec: Codec, rows: Iterable[tuple[str, ...]]) -> No
                 writer.writerows(rows)
 
 
-def _write_parquet(path: Path, codec: Codec, rows: Iterable[tuple[str, ...]]) -> None:
+def _write_parquet(path: Path, codec: Codec[Any], rows: Iterable[tuple[str, ...]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,61 +1,158 @@
-"""What a run leaves in its folder: answers as they come, so that a stopped one can go on; facts of a training."""
+"""One folder of one run: its fingerprint, lock, manifest, journals and checkpoints. The only place that resumes.
+
+`run.json` is written when a run begins and again, with `finished`, when it ends: a folder whose manifest says so is
+whole. Until then journals and checkpoints lie beside it; a run with the same fingerprint finds them again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from handlens.errors import DataError
-from handlens.inference.session import is_model, read_plan
-from handlens.io.files import write_text
+from handlens.io.files import replacing, write_text
 
-JOURNAL = "answers.jsonl"
-ORDER = "order.json"
-"""What a training was told: challenge, data folder, settings; written first, so that it can go on."""
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-RUN = "run.json"
-"""What a training was told and what came of it; written last, so a run that has it is whole."""
+MANIFEST = "run.json"
+LOCK = ".lock"
+UNFINISHED = "unfinished"
+"""Sub-folder for journals and checkpoints of a run at work; gone when it has finished."""
 
 
-class Journal:
-    """Answered cases in a file of JSON lines: a key first, then `[id, cell, ...]` for each case, each on disk at once.
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    """A run's folder, locked. `resumed` says whether an unfinished run of the same fingerprint lay there."""
 
-    A file with another key (other data, other recipe) is begun anew; a line that was cut off by a kill is dropped.
-    Nothing is written before the first answer.
+    folder: Path
+    fingerprint: str
+    about: Mapping[str, Any]
+    resumed: bool
+
+    def journal(self, name: str = "answers") -> Journal:
+        """Rows of text by id, each on disk as soon as it is added."""
+        return Journal(self.folder / UNFINISHED / f"{name}.jsonl")
+
+    def arrays(self, name: str) -> ArrayFolder:
+        """Checkpoints of one case or stage: arrays by name."""
+        return ArrayFolder(self.folder / UNFINISHED / _safe(name))
+
+    def finish(self, results: Mapping[str, Any] | None = None) -> None:
+        """Write that the run is whole, then remove what was kept to resume it."""
+        write_manifest(self.folder, {**self.about, **(results or {})}, self.fingerprint, finished=True)
+        shutil.rmtree(self.folder / UNFINISHED, ignore_errors=True)
+
+
+@contextmanager
+def open_store(
+    folder: Path, fingerprint: str, about: Mapping[str, Any], *, overwrite: bool = False, again: bool = True
+) -> Iterator[RunStore]:
+    """The folder of a run, made or found, locked while the block runs.
+
+    A folder of another run (other data, settings, model or version) is refused unless `overwrite` is said; then what
+    it kept to resume is removed, and its results are replaced as the new ones are written. A finished run of the same
+    fingerprint is done `again`, or refused. `about` goes into the manifest, for people and for `--resume`.
     """
-
-    def __init__(self, folder: Path, key: str, name: str = JOURNAL) -> None:
-        self.path = folder / name
-        self.key = key
-        self.done = _read_done(self.path, key)
-        self._stream: IO[str] | None = None
-
-    def add(self, id: str, cells: Iterable[str]) -> None:
-        """Keep one answer; it is on disk when this returns."""
-        if self._stream is None:
-            lines = [{"key": self.key}, *([known, *texts] for known, texts in self.done.items())]
-            write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
-            self._stream = self.path.open("a", encoding="utf-8")
-        self.done[id] = tuple(cells)
-        self._stream.write(json.dumps([id, *self.done[id]]) + "\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def remove(self) -> None:
-        """Forget it all, once the submission is written."""
-        self.close()
-        self.path.unlink(missing_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise DataError("this is a file: name a folder", file=folder)
+    _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        earlier = read_manifest(folder) if (folder / MANIFEST).exists() else None
+        resumed = earlier is not None and earlier["fingerprint"] == fingerprint and not earlier["finished"]
+        if not resumed:
+            shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+            write_manifest(folder, about, fingerprint, finished=False)
+        try:
+            yield RunStore(folder, fingerprint, about, resumed)
+        except BaseException:
+            _forget(folder, new=new)
+            raise
 
 
-def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
+def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool, again: bool) -> None:
+    if not (folder / MANIFEST).exists():
+        return
+    earlier = read_manifest(folder)
+    same = earlier["fingerprint"] == fingerprint
+    if same and earlier["finished"] and not again:
+        raise DataError("this run is finished: name a new folder, or remove it first", file=folder)
+    if not same and not overwrite:
+        state = "holds the results of" if earlier["finished"] else "was begun by"
+        what = f"{state} another run (other data, settings, model or version of handlens)"
+        raise DataError(f"{what}: name a new folder, or say --overwrite", file=folder)
+
+
+def _forget(folder: Path, *, new: bool) -> None:
+    """Leave no trace of a run that was refused before it wrote anything, so that it can be started again."""
+    left = {path.name for path in folder.iterdir()}
+    if left <= {MANIFEST, LOCK, UNFINISHED} and not any((folder / UNFINISHED).rglob("*")):
+        (folder / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+        if new:
+            (folder / LOCK).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock. The kernel gives it back when the process dies, so a killed run leaves none behind."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows: there nothing is locked
+        yield
+        return
+    path = folder / LOCK
+    with path.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.seek(0)
+            owner = stream.read(100).strip() or "unknown"
+            what = f"another handlens (process {owner}) is writing here: wait for it, or name another folder"
+            raise DataError(what, file=folder) from None
+        stream.seek(0)
+        stream.truncate()
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+# --- manifest -------------------------------------------------------------------------------------------------------
+
+
+def write_manifest(folder: Path, about: Mapping[str, Any], fingerprint: str, *, finished: bool) -> None:
+    page = {**about, "fingerprint": fingerprint, "finished": finished}
+    write_text(folder / MANIFEST, json.dumps(page, indent=1, default=str) + "\n")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a run was started with and, where it is finished, what came of it."""
+    try:
+        page = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no {MANIFEST} in it: name a folder that handlens wrote", file=folder) from None
+    except ValueError:
+        page = None
+    expected = {"fingerprint": str, "finished": bool}
+    if not isinstance(page, dict) or any(not isinstance(page.get(name), kind) for name, kind in expected.items()):
+        raise DataError("damaged, or of another version: start again in a new folder", file=folder / MANIFEST)
+    return page
+
+
+def fingerprint_of(words: Iterable[str], folder: Path, *, without: Path) -> str:
     """A key that changes with any of the words, and with the name, size or time of any file in the folder.
 
     `folder` may be a single file. `without` is left out: the run's own folder may lie inside.
@@ -77,50 +174,85 @@ def fingerprint(words: Iterable[str], folder: Path, *, without: Path) -> str:
     return digest.hexdigest()
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """The facts of a finished training."""
-    try:
-        page = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        what = f"no {RUN} in it: name a folder that `handlens train` wrote to the end"
-        raise DataError(what, file=folder) from None
-    except ValueError:
-        page = None
-    if not isinstance(page, dict) or not isinstance(page.get("challenge"), str):
-        raise DataError("damaged: train again", file=folder / RUN)
-    return page
+# --- journals and checkpoints ---------------------------------------------------------------------------------------
 
 
-def read_order(folder: Path) -> dict[str, Any]:
-    """What a training was told: `challenge`, `folder`, `settings`, and `data`, the fingerprint of all that."""
-    try:
-        page = json.loads((folder / ORDER).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {ORDER} in it: name a folder that `handlens train` began", file=folder) from None
-    except ValueError:
-        page = None
-    expected = {"challenge": str, "folder": str, "settings": dict, "data": str}
-    if not isinstance(page, dict) or any(not isinstance(page.get(name), kind) for name, kind in expected.items()):
-        raise DataError("damaged: train again in a new folder", file=folder / ORDER)
-    return page
+class Journal:
+    """A file of JSON lines, `[id, cell, ...]` for each finished item, each on disk when `add` returns.
+
+    A line that was cut off by a kill is dropped. Nothing is written before the first item.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.done = _read_done(path)
+        self._stream: IO[str] | None = None
+
+    def add(self, id: str, cells: Iterable[str]) -> None:
+        """Keep one item; it is on disk when this returns."""
+        if self._stream is None:
+            lines = [[known, *texts] for known, texts in self.done.items()]
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+            self._stream = self.path.open("a", encoding="utf-8")
+        self.done[id] = tuple(cells)
+        self._stream.write(json.dumps([id, *self.done[id]]) + "\n")
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
 
-def challenge_of(folder: Path) -> str:
-    """The challenge that a run is about; a training that was stopped early may have left a model and its plan alone."""
-    if not (folder / RUN).exists() and is_model(folder):
-        return read_plan(folder).challenge
-    return str(read_run(folder)["challenge"])
+@dataclass(frozen=True, slots=True)
+class ArrayFolder:
+    """Arrays by name in one folder, each file whole or absent; what cannot be read counts as absent."""
+
+    folder: Path
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None:
+        import numpy as np
+
+        try:
+            array: npt.NDArray[Any] = np.load(self._path(name), allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            return None
+        return array
+
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None:
+        import numpy as np
+
+        with replacing(self._path(name)) as temporary:
+            np.save(temporary, array)
+
+    def has(self, name: str) -> bool:
+        return self._path(name).is_file()
+
+    def remove(self) -> None:
+        """Remove all of them, and the folder above where that is empty then."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self.folder.parent.rmdir()
+        except OSError:
+            return
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
 
 
-def _read_done(path: Path, key: str) -> dict[str, tuple[str, ...]]:
-    """Answers of the file up to the first line that is damaged; none where the key is another."""
+def _safe(name: str) -> str:
+    """A name as one path component: whatever a case is called, its checkpoints stay in the run's folder."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:60]
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _read_done(path: Path) -> dict[str, tuple[str, ...]]:
+    """Items of the file up to the first line that is damaged."""
     done: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
         return done
-    first, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) or [""]
-    if _read_line(first) != {"key": key}:
-        return done
-    for text in lines:
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         row = _read_line(text)
         if not (isinstance(row, list) and row and all(isinstance(cell, str) for cell in row)):
             break

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from handlens.training.plan import Plan
+from handlens.runstore.plan import Plan
+from handlens.training.options import Schedule
+from handlens.training.stages import speed_of
 
 CARD = "card.md"
 
 
-def write_card(plan: Plan, results: Mapping[str, Any], sentences: Sequence[str]) -> str:
+def write_card(plan: Plan, schedule: Schedule, results: Mapping[str, Any], sentences: Sequence[str]) -> str:
     """The card as Markdown."""
-    schedule, speed = plan.schedule, plan.speed
+    speed = speed_of(plan)
     lines = [f"# A model for {plan.challenge}", "", *sentences, ""]
     if schedule.note:
         lines += [schedule.note, ""]
@@ -42,7 +44,7 @@ def write_card(plan: Plan, results: Mapping[str, Any], sentences: Sequence[str])
         "channels last": f"{speed.channels_last} ({speed.step:.3f} s a step, the other way {speed.other_step:.3f})",
         "decision": ", ".join(f"{name} {_shown(value)}" for name, value in results["decision"].items()),
         "torch against ONNX Runtime": f"differ by at most {results['difference']:.1e}",
-        "fields": ", ".join(f"{name} {value}" for name, value in plan.fields.items()),
+        "fields": ", ".join(f"{name} {value}" for name, value in _flat(plan.fields)),
         "versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
     }
     lines += ["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in made.items()), ""]
@@ -56,6 +58,14 @@ def _folds(plan: Plan, results: Mapping[str, Any]) -> list[str]:
         words = ", ".join(f"{name} {_shown(value)}" for name, value in decision.items())
         lines.append(f"| {fold} | {len(values)} | {sum(values) / len(values):.4f} | {words} |")
     return lines
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested settings with dots in their names."""
+    found: list[tuple[str, Any]] = []
+    for name, value in fields.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -7,10 +7,11 @@ import math
 import shlex
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,71 +20,101 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from handlens.errors import DataError, HandlensError
+from handlens.inference.model import MODEL, write_trained_on
 from handlens.io.files import write_text
+from handlens.runstore.plan import PLAN, Plan, read_plan, write_plan
+from handlens.settings import SettingsT, change, fields_of
 from handlens.splits import fold_of
 from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
-from handlens.training.folds import judge, keep_prediction, prediction_file, read_predictions
+from handlens.training.folds import Predictions, evaluate
 from handlens.training.loop import LOG, read_log, stage_file, train_stage
 from handlens.training.networks import lay_out
-from handlens.training.plan import PLAN, Effort, Plan, Schedule, Stage, count_steps, read_plan, write_plan
+from handlens.training.options import Schedule, TrainSettings
 from handlens.training.signals import Flag, TrainingStopped, heard
 from handlens.training.speed import measure_speed
-from handlens.training.task import Finished, Task
+from handlens.training.stages import (
+    Stage,
+    count_steps,
+    prediction_steps,
+    speed_of,
+    stages_of,
+    total_steps,
+)
+from handlens.training.task import Decision, Finished, Task
 from handlens.types import Progress, no_progress
 
-MODEL = "model.onnx"
 WEIGHTS = "weights.pt"
 """The final network's weights, for torch; `solve` does not need them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """What every process of a training is told."""
+class _Job:
+    """What every process of a training gets."""
 
     make_task: Callable[[Progress], Task]
     schedule: Schedule
-    effort: Effort
+    settings: TrainSettings
     run: Path
     command: str
 
+    @property
+    def processes(self) -> int:
+        return self.settings.devices * self.settings.nodes
+
+
+def split_fields(fields: SettingsT, schedule: Schedule, given: Mapping[str, str]) -> tuple[SettingsT, Schedule]:
+    """The challenge's fields and the schedule with what `--set` names changed."""
+    own = {field.path for field in fields_of(fields)} | {field.path.split(".")[-1] for field in fields_of(fields)}
+    mine = {name: text for name, text in given.items() if name in own}
+    others = {name: text for name, text in given.items() if name not in own}
+    known = {field.path for field in fields_of(schedule)}
+    if unknown := sorted(set(others) - known):
+        names = sorted({field.path for field in fields_of(fields)} | known)
+        raise HandlensError(f"there is no field {', '.join(unknown)}; there are {', '.join(names)}")
+    return change(fields, mine), change(schedule, others)
+
 
 def train(
-    make_task: Callable[[Progress], Task], schedule: Schedule, effort: Effort, run: Path, progress: Progress
+    make_task: Callable[[Progress], Task],
+    schedule: Schedule,
+    settings: TrainSettings,
+    run: Path,
+    progress: Progress,
 ) -> Mapping[str, float]:
-    """Train into a folder, or go on there; gives numbers of examples that were not learned from.
+    """Train into a folder, or resume there; gives numbers that were measured out of fold.
 
     Stopped by Ctrl-C or SIGTERM it leaves a model that can be used, and raises TrainingStopped. Where several
-    processes work, `make_task` is called in each, so it must be picklable. It is told whom to tell how far it is.
+    processes work, `make_task` is called in each, so it must be picklable; it reports its own progress.
     """
-    if (numbers := _finished(run)) is not None:
-        return numbers
-    order = _Order(make_task, schedule, effort, run, f"handlens {shlex.join(sys.argv[1:])}")
+    if settings.folds < 2:
+        raise HandlensError("1 fold: at least 2 are needed, so that every example is predicted by another network")
+    job = _Job(make_task, schedule, settings, run, f"handlens {shlex.join(sys.argv[1:])}")
     accelerator = device.choose_accelerator(schedule.accelerator)
     precision = device.choose_precision(schedule.precision, accelerator)
-    fabric = device.make_fabric(accelerator, precision, effort.devices, effort.nodes)
-    processes = effort.devices * effort.nodes
-    if schedule.batch % processes:
-        raise HandlensError(f"a batch of {schedule.batch} cannot be shared evenly by {processes} processes: set batch")
-    if processes == 1:
+    fabric = device.make_fabric(accelerator, precision, settings.devices, settings.nodes)
+    if schedule.batch % job.processes:
+        what = f"a batch of {schedule.batch} cannot be shared evenly by {job.processes} processes"
+        raise HandlensError(f"{what}: set batch")
+    if job.processes == 1:
         flag: Flag = threading.Event()
         with heard(flag):
-            outcome = _work(fabric, order, flag, progress)
+            outcome = _work(fabric, job, flag, progress)
     else:
         import torch.multiprocessing as processing
 
         flag = processing.get_context("spawn").Event()
         with heard(flag):
-            outcome = fabric.launch(partial(_work_beside, order=order, flag=flag))
+            outcome = fabric.launch(partial(_work_beside, job=job, flag=flag))
     if isinstance(outcome, HandlensError):
         raise outcome
     if outcome is None:
         raise TrainingStopped
-    return outcome or _finished(run) or {}  # another node's processes have no numbers of their own
+    return outcome or read_plan(run).results.get("numbers", {})  # another node's processes have none of their own
 
 
-def _work_beside(fabric: Fabric, order: _Order, flag: Flag) -> Mapping[str, float] | HandlensError | None:
+def _work_beside(fabric: Fabric, job: _Job, flag: Flag) -> Mapping[str, float] | HandlensError | None:
     """What one of several processes does. The one that started them hears Ctrl-C for all."""
     import signal
 
@@ -91,31 +122,30 @@ def _work_beside(fabric: Fabric, order: _Order, flag: Flag) -> Mapping[str, floa
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not fabric.is_global_zero:
-        return _work(fabric, order, flag, no_progress)
+        return _work(fabric, job, flag, no_progress)
     try:
         with bar("training") as progress:
-            return _work(fabric, order, flag, progress)
+            return _work(fabric, job, flag, progress)
     except HandlensError as error:  # it would not travel as an exception
         return error
 
 
-def _work(fabric: Fabric, order: _Order, flag: Flag, progress: Progress) -> Mapping[str, float] | None:
+def _work(fabric: Fabric, job: _Job, flag: Flag, progress: Progress) -> Mapping[str, float] | None:
     """The whole of it; None where it was stopped."""
     device.keep_memory()
-    devices = order.effort.devices * order.effort.nodes
-    threads = device.choose_threads(order.schedule.threads, fabric.device.type, devices)
+    threads = device.choose_threads(job.schedule.threads, fabric.device.type, job.processes)
     begun = time.monotonic()
     with device.repeatable(threads):
-        task = order.make_task(progress)
-        plan = _plan(fabric, order, task, threads, begun)
+        task = job.make_task(progress)
+        plan = _plan(fabric, job, task, threads, begun)
         try:
-            final = _take_stages(fabric, task, plan, order.run, flag, progress)
+            final = _take_stages(fabric, task, plan, job, flag, progress)
         except TrainingStopped:
             if fabric.is_global_zero:
-                _leave_usable(task, plan, order.run)
+                _leave_usable(task, plan, job)
             fabric.barrier()
             return None
-        numbers = _finish(task, plan, order.run, final) if fabric.is_global_zero else {}
+        numbers = _finish(task, plan, job, final) if fabric.is_global_zero else {}
         fabric.barrier()
     return numbers
 
@@ -123,40 +153,40 @@ def _work(fabric: Fabric, order: _Order, flag: Flag, progress: Progress) -> Mapp
 # --- plan ---------------------------------------------------------------------------------------------------------
 
 
-def _plan(fabric: Fabric, order: _Order, task: Task, threads: int, begun: float) -> Plan:
-    """The plan that is there, where it is of the same training; otherwise a new one, measured and written."""
-    plan = read_plan(order.run)
-    if plan is None:
-        plan = _make_plan(fabric, order, task, threads, begun)
-        plan = fabric.broadcast(plan)
-        if fabric.is_global_zero:
-            write_plan(order.run, plan)
+def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
+    """The plan that is there, of the same training; otherwise a new one, measured and written."""
+    if (job.run / PLAN).exists():
+        plan = read_plan(job.run)
+        if plan.ids != task.ids or not plan.speed:
+            raise DataError("damaged, or of another training: train again in a new folder", file=job.run / PLAN)
     else:
-        _refuse_other(plan, order, task)
+        plan = fabric.broadcast(_make_plan(fabric, job, task, threads, begun))
+        if fabric.is_global_zero:
+            write_plan(job.run, plan)
     fabric.barrier()
     return plan
 
 
-def _make_plan(fabric: Fabric, order: _Order, task: Task, threads: int, begun: float) -> Plan:
-    schedule, effort = order.schedule, order.effort
+def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
+    schedule, settings = job.schedule, job.settings
     try:
-        folds = fold_of(task.groups, folds=effort.folds, seed=schedule.seed, strata=task.strata)
+        folds = fold_of(task.groups, folds=settings.folds, seed=schedule.seed, strata=task.strata)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)
-    seconds = effort.minutes * 60 - (time.monotonic() - begun)
-    steps, final = count_steps(seconds, effort.folds, len(task.ids), speed)
+    seconds = settings.minutes * 60 - (time.monotonic() - begun)
+    steps, final = count_steps(seconds, settings.folds, len(task.ids), speed)
     if schedule.steps:
         steps, final = schedule.steps, schedule.steps
     return Plan(
         challenge=task.challenge,
         metric=task.metric,
-        fields=asdict(task.fields),
-        schedule=schedule,
-        minutes=effort.minutes,
-        folds=effort.folds,
-        devices=effort.devices,
-        nodes=effort.nodes,
+        fields=task.fields.plain(),
+        schedule=schedule.plain(),
+        minutes=settings.minutes,
+        folds=settings.folds,
+        devices=settings.devices,
+        nodes=settings.nodes,
         threads=threads,
         precision=device.choose_precision(schedule.precision, fabric.device.type),
         accelerator=fabric.device.type,
@@ -164,149 +194,172 @@ def _make_plan(fabric: Fabric, order: _Order, task: Task, threads: int, begun: f
         fold_of=tuple(folds),
         steps=steps,
         final_steps=final,
-        speed=speed,
+        speed=speed.plain(),
         versions=device.versions(),
-        command=order.command,
+        command=job.command,
     )
-
-
-def _refuse_other(plan: Plan, order: _Order, task: Task) -> None:
-    """Steps of two different trainings must not meet in one network."""
-    effort = order.effort
-    given = {"fields": asdict(task.fields), "schedule": asdict(order.schedule), "ids": task.ids, **asdict(effort)}
-    planned = {name: getattr(plan, name) for name in given} | {"schedule": asdict(plan.schedule)}
-    planned["fields"] = dict(plan.fields)
-    other = [name for name in given if given[name] != planned[name]]
-    if other:
-        what = f"this run was begun with other {', '.join(other)}: name a new folder, or, if that is not what you just"
-        raise DataError(f"{what} did, handlens train --resume goes on with the old ones", file=order.run)
 
 
 # --- stages -------------------------------------------------------------------------------------------------------
 
 
 def _take_stages(
-    fabric: Fabric, task: Task, plan: Plan, run: Path, flag: Flag, progress: Progress
+    fabric: Fabric, task: Task, plan: Plan, job: _Job, flag: Flag, progress: Progress
 ) -> dict[str, Tensor]:
-    """Train and ask every fold, then train the final network; gives its averaged weights."""
-    done, total = 0, plan.total()
+    """Train every fold and predict what it held out, then train the final network; gives its averaged weights."""
+    done, total = 0, total_steps(plan)
     average: dict[str, Tensor] = {}
-    for stage in plan.stages():
-        average = train_stage(fabric, task, plan, stage, run, flag, partial(_tell, progress, done, total))
+    for stage in stages_of(plan):
+        report = partial(_report, progress, done, total)
+        average = train_stage(fabric, task, plan, job.schedule, stage, job.run, flag, report)
         done += stage.steps
-        _ask(fabric, task, plan, stage, average, run, flag)
-        done += plan.steps_to_ask(stage)
+        _predict_held_out(fabric, task, plan, stage, average, job.run, flag)
+        done += prediction_steps(plan, stage)
         progress(done, total, stage.name)
     return average
 
 
-def _tell(progress: Progress, before: int, total: int, step: int, words: str) -> None:
+def _report(progress: Progress, before: int, total: int, step: int, words: str) -> None:
     progress(before + step, total, words)
 
 
-def _ask(
+def _predict_held_out(
     fabric: Fabric, task: Task, plan: Plan, stage: Stage, average: Mapping[str, Tensor], run: Path, flag: Flag
 ) -> None:
-    """Keep a prediction for every example of the stage's fold; the processes share them."""
-    mine = stage.asked[fabric.global_rank :: fabric.world_size]
-    left = [index for index in mine if not prediction_file(run, index).exists()]
+    """Keep a prediction for every example of the stage's fold, made by the exported network; processes share them."""
+    predictions = Predictions(run, len(task.ids))
+    mine = stage.held_out[fabric.global_rank :: fabric.world_size]
+    left = [index for index in mine if index not in predictions]
     if left:
-        network = _with_weights(task, average, plan).to(fabric.device)
-        for index in left:
-            if flag.is_set():
-                break
-            keep_prediction(run, index, task.predict(network, index))
+        with tempfile.TemporaryDirectory() as folder:
+            infer = task.infer(_export(task, plan, average, Path(folder) / MODEL))
+            for index in left:
+                if flag.is_set():
+                    break
+                predictions.save(index, infer(index))
     fabric.barrier()
-    if flag.is_set() and any(not prediction_file(run, index).exists() for index in stage.asked):
+    if flag.is_set() and any(index not in predictions for index in stage.held_out):
         raise TrainingStopped
+
+
+def _export(
+    task: Task, plan: Plan, weights: Mapping[str, Tensor], path: Path, decision: Decision | None = None
+) -> Path:
+    """A network as the file that a predictor opens, with a decision inside where it takes one."""
+    network = _with_weights(task, {name: value.cpu() for name, value in weights.items()}, plan)
+    if task.settle is not None and decision is not None:
+        task.settle(network, decision)
+    export(task.graph(network), path, facts={})
+    return path
 
 
 def _with_weights(task: Task, average: Mapping[str, Tensor], plan: Plan) -> nn.Module:
     network = task.make_network()
     network.load_state_dict(average)
-    lay_out(network, channels_last=plan.speed.channels_last)
+    lay_out(network, channels_last=speed_of(plan).channels_last)
     return network.eval()
 
 
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def _finish(task: Task, plan: Plan, run: Path, final: Mapping[str, Tensor]) -> dict[str, float]:
-    """Judge, export, describe; the plan that says `finished` is written last, then checkpoints are removed."""
-    predictions = read_predictions(run, len(task.ids))
-    judged = judge(task, plan, predictions)
+def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> dict[str, float]:
+    """Evaluate, export, describe; then checkpoints are removed."""
+    run = job.run
+    predictions = Predictions(run, len(task.ids))
+    with tempfile.TemporaryDirectory() as folder:
+        found = evaluate(task, plan, predictions, partial(_answer_settled, task, plan, run, Path(folder)))
     checkpoint.save(run / WEIGHTS, {name: value.cpu() for name, value in final.items()})
     pace = _pace(run)
     results: dict[str, Any] = {
         "finished": True,
-        "decision": dict(judged.decision),
-        "score": judged.score.value,
-        "scores": {case.id: case.value for case in judged.score.cases},
-        "fold_decisions": [dict(decision) for decision in judged.fold_decisions],
+        "decision": found.decision.plain(),
+        "score": found.score.value,
+        "scores": {case.id: case.value for case in found.score.cases},
+        "fold_decisions": [decision.plain() for decision in found.fold_decisions],
         **pace,
     }
+    decided = found.decision.plain().items()
     numbers = {
-        f"{task.metric}, out of fold": judged.score.value,
-        **{name: float(value) for name, value in judged.decision.items() if isinstance(value, int | float)},
-        "steps of a fold": float(plan.steps),
+        f"{task.metric}, out of fold": found.score.value,
+        **{name: value for name, value in decided if isinstance(value, int | float)},
+        "steps of a fold": plan.steps,
         "seconds of a step": pace["seconds_per_step"],
         "share waiting for data": pace["waiting"],
     }
     shown = Finished(
         run / MODEL,
-        judged.score,
-        judged.decision,
-        judged.fold_decisions,
-        tuple(stage.asked for stage in plan.stages()[: plan.folds]),
+        found.score,
+        found.decision,
+        found.fold_decisions,
+        tuple(stage.held_out for stage in stages_of(plan)[: plan.folds]),
         predictions,
         partial(_network_of, task, plan, run),
     )
-    _leave(task, plan, run, final, results | {"numbers": numbers}, shown)
+    _leave(task, plan, job, final, results | {"numbers": numbers}, found.decision, shown)
     shutil.rmtree(run / "stages", ignore_errors=True)
     return numbers
 
 
-def _leave_usable(task: Task, plan: Plan, run: Path) -> None:
+def _answer_settled(
+    task: Task, plan: Plan, run: Path, folder: Path, fold: int, decision: Decision
+) -> Callable[[int], Any]:
+    """What a fold's network answers, exported with the decision inside."""
+    if task.answer_with is None:
+        raise ValueError(f"{task.challenge} applies its decision to predictions")
+    state = _load_stage(run, stages_of(plan)[fold])
+    return task.answer_with(_export(task, plan, state["average"], folder / f"fold{fold}.onnx", decision))
+
+
+def _leave_usable(task: Task, plan: Plan, job: _Job) -> None:
     """After a stop: the network with most steps so far, with the decision that can be made by now."""
     best: tuple[int, Any] = (0, None)
-    for stage in plan.stages():
-        state = checkpoint.load(stage_file(run, stage))
+    for stage in stages_of(plan):
+        state = checkpoint.load(stage_file(job.run, stage))
         if state is not None and state["step"] >= best[0]:
             best = state["step"], state["average"]
     if best[1] is None:
         return
-    predictions = read_predictions(run, len(task.ids))
-    decision = task.decide(tuple(predictions), predictions) if predictions else task.default
-    results = {"finished": False, "decision": dict(decision), "score": None, "trained_steps": best[0], **_pace(run)}
-    _leave(task, plan, run, best[1], results)
+    predictions = Predictions(job.run, len(task.ids))
+    decision = task.decide(tuple(predictions), predictions) if len(predictions) else task.default
+    results = {"finished": False, "decision": decision.plain(), "score": None, "trained_steps": best[0]}
+    _leave(task, plan, job, best[1], results | _pace(job.run), decision)
+
+
+def _load_stage(run: Path, stage: Stage) -> dict[str, Any]:
+    file = stage_file(run, stage)
+    state = checkpoint.load(file)
+    if state is None:
+        raise DataError("this checkpoint is gone: train again in a new folder", file=file)
+    return state
 
 
 def _network_of(task: Task, plan: Plan, run: Path, fold: int) -> nn.Module:
     """The network that was trained without a fold."""
-    file = stage_file(run, plan.stages()[fold])
-    state = checkpoint.load(file)
-    if state is None:
-        raise DataError("this checkpoint is gone: train again in a new folder", file=file)
-    return _with_weights(task, state["average"], plan)
+    return _with_weights(task, _load_stage(run, stages_of(plan)[fold])["average"], plan)
 
 
 def _leave(
     task: Task,
     plan: Plan,
-    run: Path,
+    job: _Job,
     weights: Mapping[str, Tensor],
     results: dict[str, Any],
+    decision: Decision,
     shown: Finished | None = None,
 ) -> None:
+    """Write the model folder: ONNX file, card, plan, and what was trained on."""
+    run = job.run
     facts = {"challenge": task.challenge, "decision": json.dumps(results["decision"])}
     network = _with_weights(task, {name: value.cpu() for name, value in weights.items()}, plan)
     if task.settle is not None:
-        task.settle(network, results["decision"])
+        task.settle(network, decision)
     results["difference"] = export(task.graph(network), run / MODEL, facts=facts)
     if task.finish is not None and shown is not None:
         results |= task.finish(shown)
-    results["bytes"] = (run / MODEL).stat().st_size
-    write_text(run / CARD, write_card(plan, results, task.card))
+    results |= {"bytes": (run / MODEL).stat().st_size, "licence": job.schedule.licence}
+    write_trained_on(run, task.cases)
+    write_text(run / CARD, write_card(plan, job.schedule, results, task.card))
     write_plan(run, replace(plan, results=results))
 
 
@@ -319,16 +372,3 @@ def _pace(run: Path) -> dict[str, float]:
         "seconds_per_step": total / len(lines) if lines else 0.0,
         "waiting": waited / total if total else 0.0,
     }
-
-
-def _finished(run: Path) -> dict[str, float] | None:
-    """Numbers of a run that is whole already."""
-    try:
-        page = json.loads((run / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(page, dict) or not page.get("finished"):
-        return None
-    shutil.rmtree(run / "stages", ignore_errors=True)
-    numbers: dict[str, float] = page["numbers"]
-    return numbers

@@ -1,54 +1,80 @@
-"""Predictions out of fold, kept as they come, and what they are worth with decisions made elsewhere."""
+"""Out-of-fold predictions, kept as they come, and their exact score with decisions chosen on the other folds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from handlens.io.files import replacing
-from handlens.training.plan import Plan
+from handlens.runstore.plan import Plan
+from handlens.runstore.store import ArrayFolder
+from handlens.training.stages import stages_of
 from handlens.training.task import Array, Decision, Task
 from handlens.types import Score
 
+FOLDER = "out_of_fold"
+
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The honest score, the decision made for each fold without it, and the one made on all, for the final model."""
+class Evaluation:
+    """The nested score, the decision chosen for each fold without it, and the one chosen on all, which ships."""
 
     score: Score
     fold_decisions: tuple[Decision, ...]
     decision: Decision
+    answers: Mapping[str, Any]
 
 
-def prediction_file(run: Path, index: int) -> Path:
-    return run / "out_of_fold" / f"{index:05d}.npz"
+class Predictions(Mapping[int, Array]):
+    """Kept predictions by the number of their example, read when they are asked for: together they may be large."""
+
+    def __init__(self, run: Path, count: int) -> None:
+        self.arrays = ArrayFolder(run / FOLDER)
+        self.count = count
+
+    def save(self, index: int, prediction: Array) -> None:
+        self.arrays.save(_name(index), prediction)
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and self.arrays.has(_name(index))
+
+    def __getitem__(self, index: int) -> Array:
+        found = self.arrays.load(_name(index))
+        if found is None:
+            raise KeyError(index)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for index in range(self.count) if index in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def keep_prediction(run: Path, index: int, prediction: Array) -> None:
-    with replacing(prediction_file(run, index)) as temporary:
-        np.savez_compressed(temporary, prediction=prediction)
+def _name(index: int) -> str:
+    return f"{index:05d}"
 
 
-def read_predictions(run: Path, count: int) -> dict[int, Array]:
-    """Those that are there, by the number of their example."""
-    found = {}
-    for index in range(count):
-        if (file := prediction_file(run, index)).exists():
-            with np.load(file) as content:
-                found[index] = content["prediction"]
-    return found
+def evaluate(
+    task: Task,
+    plan: Plan,
+    predictions: Mapping[int, Array],
+    answer_settled: Callable[[int, Decision], Callable[[int], Any]],
+) -> Evaluation:
+    """Nested: a fold is answered with the decision that is best for the others, so nothing was chosen on it.
 
-
-def judge(task: Task, plan: Plan, predictions: Mapping[int, Array]) -> Judged:
-    """Nested: a fold is answered with the decision that is best for the others, so nothing was chosen on it."""
-    answers, decisions = {}, []
-    for stage in plan.stages()[: plan.folds]:
+    `answer_settled` gives for a fold and its decision what the settled network's file answers, where a decision is
+    part of the network.
+    """
+    answers: dict[str, Any] = {}
+    decisions = []
+    for stage in stages_of(plan)[: plan.folds]:
         decision = task.decide(stage.members, predictions)
         decisions.append(decision)
-        for index in stage.asked:
-            answers[task.ids[index]] = task.answer(index, predictions[index], decision)
+        settled = answer_settled(stage.number, decision) if task.answer_with is not None else None
+        for index in stage.held_out:
+            answer = settled(index) if settled else task.answer(index, predictions[index], decision)
+            answers[task.ids[index]] = answer
     everyone = tuple(range(len(task.ids)))
-    return Judged(task.score(answers), tuple(decisions), task.decide(everyone, predictions))
+    return Evaluation(task.score(answers), tuple(decisions), task.decide(everyone, predictions), answers)

@@ -8,21 +8,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from handlens.errors import DataError, HandlensError
 from handlens.inference.prefetch import Waiting
 from handlens.io.files import write_text
+from handlens.runstore.plan import Plan
 from handlens.training import checkpoint
 from handlens.training.batches import Batches
 from handlens.training.networks import lay_out
-from handlens.training.plan import Plan, Schedule, Stage
+from handlens.training.options import Schedule
 from handlens.training.signals import Flag, TrainingStopped
+from handlens.training.stages import Stage, speed_of
 from handlens.training.task import Task
 
 LOG = "log.jsonl"
@@ -30,18 +34,23 @@ LOG_STEPS = 10
 SAVE_SECONDS = 30.0
 """Time between two checkpoints: what a kill costs at most."""
 
-Tell = Callable[[int, str], None]
-"""Told the step that is done, and its loss and metric in words."""
+Report = Callable[[int, str], None]
+"""Called with the step that is done, and its loss and metric in words."""
 
 
 @dataclass(slots=True)
 class Learner:
-    """A network on its way: the steps it took, its optimiser, and the mean of its recent weights."""
+    """A network in training: the steps it took, its optimiser, and the moving average of its weights."""
 
     network: nn.Module
     optimizer: torch.optim.Optimizer
-    average: dict[str, Tensor]
+    averaged: AveragedModel
     step: int = 0
+
+    @property
+    def average(self) -> dict[str, Tensor]:
+        """The averaged weights and statistics, by the network's own names."""
+        return dict(self.averaged.module.state_dict())
 
     def state(self) -> dict[str, Any]:
         return {
@@ -55,7 +64,9 @@ class Learner:
         self.step = state["step"]
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.average = {name: value.to(device) for name, value in state["average"].items()}
+        self.averaged.to(device)
+        self.averaged.module.load_state_dict(state["average"])
+        self.averaged.n_averaged.fill_(self.step + 1)
 
 
 def stage_file(run: Path, stage: Stage) -> Path:
@@ -83,7 +94,17 @@ def begin(
         ],
         fused=False,
     )
-    return Learner(network, optimizer, {name: value.clone() for name, value in network.state_dict().items()})
+    averaged = AveragedModel(network, avg_fn=partial(_move_average, schedule.average), use_buffers=True)
+    averaged.n_averaged.fill_(1)  # the first weights count: otherwise the first update would copy
+    return Learner(network, optimizer, averaged)
+
+
+def _move_average(decay: float, averaged: Tensor, current: Tensor, count: Tensor | int) -> Tensor:
+    """The moving average after one more step; it forgets faster in the first ones, which are far from the last."""
+    if not averaged.is_floating_point():
+        return current
+    step = int(count) - 1
+    return averaged.lerp(current, 1 - min(decay, (1 + step) / (10 + step)))
 
 
 def rate_at(step: int, steps: int, warm_up: float) -> float:
@@ -99,7 +120,14 @@ def rate_at(step: int, steps: int, warm_up: float) -> float:
 
 
 def train_stage(
-    fabric: Fabric, task: Task, plan: Plan, stage: Stage, run: Path, flag: Flag, tell: Tell
+    fabric: Fabric,
+    task: Task,
+    plan: Plan,
+    schedule: Schedule,
+    stage: Stage,
+    run: Path,
+    flag: Flag,
+    report: Report,
 ) -> dict[str, Tensor]:
     """Train one stage to its end, from its checkpoint where there is one; gives the averaged weights.
 
@@ -111,20 +139,18 @@ def train_stage(
         return dict(state["average"])
     learner = begin(
         task,
-        plan.schedule,
+        schedule,
         stage.number,
-        channels_last=plan.speed.channels_last,
+        channels_last=speed_of(plan).channels_last,
         members=None if state else stage.members,
     )
-    stepper = Stepper(fabric, task, plan.schedule, learner, stage)
+    stepper = Stepper(fabric, task, schedule, learner, stage)
     if state is not None:
         learner.restore(state, fabric.device)  # once the weights are on their device, so that the optimiser's follow
         fabric.strategy.precision.load_state_dict(state["precision"])
     _refuse_apart(fabric, learner.step, run)
     share = (fabric.global_rank, fabric.world_size)
-    batches = Batches(
-        task.make_item, stage.members, plan.schedule.batch, plan.schedule.seed, stage.number, share, task.weights
-    )
+    batches = Batches(task.make_item, stage.members, schedule.batch, schedule.seed, stage.number, share, task.weights)
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
     waiting, saved = Waiting(), time.monotonic()
     with closing(batches.ahead(range(learner.step, stage.steps), waiting)) as ahead:
@@ -132,7 +158,7 @@ def train_stage(
             loss, words = stepper.take(step, batch)
             if log:
                 log.add(step, loss, waiting, stepper)
-                tell(step + 1, words)
+                report(step + 1, words)
             stop = _any(fabric, flag.is_set())
             if stop or time.monotonic() - saved > SAVE_SECONDS:
                 _save(fabric, file, learner)
@@ -150,7 +176,7 @@ class Stepper:
         self.fabric, self.task, self.schedule, self.learner, self.stage = fabric, task, schedule, learner, stage
         self.module, self.optimizer = fabric.setup(learner.network, learner.optimizer)
         self.loss, self.metric, self.rate = math.nan, math.nan, 0.0
-        learner.average = {name: value.to(fabric.device) for name, value in learner.average.items()}
+        learner.averaged.to(fabric.device)
 
     def take(self, step: int, batch: Mapping[str, Any]) -> tuple[float, str]:
         """One step; gives its loss, and words for the progress bar."""
@@ -169,26 +195,16 @@ class Stepper:
         value = _mean_over_processes(self.fabric, float(loss.detach()))
         if not math.isfinite(value):
             raise HandlensError(f"{self.stage.name}: the loss is {value} at step {step}: lower the rate by --set rate=")
-        self._average(step)
+        learner.averaged.update_parameters(learner.network)
         learner.step = step + 1
         metric = self.task.measure(outputs.detach(), tensors)
         early = math.isnan(self.loss)
         self.loss = value if early else 0.95 * self.loss + 0.05 * value
         self.metric = metric if early else 0.95 * self.metric + 0.05 * metric
-        return value, f"{self.stage.name}, loss {self.loss:.3f}, {self.task.metric} {self.metric:.3f}"
-
-    @torch.no_grad()
-    def _average(self, step: int) -> None:
-        """Move the mean of weights; in the first steps it forgets faster, because they are far from where they go."""
-        share = 1 - min(self.schedule.average, (1 + step) / (10 + step))
-        ours, theirs = [], []
-        for name, value in self.learner.network.state_dict().items():
-            if value.is_floating_point():
-                ours.append(self.learner.average[name])
-                theirs.append(value)
-            else:
-                self.learner.average[name].copy_(value)
-        torch._foreach_lerp_(ours, theirs, share)
+        return (
+            value,
+            f"{self.stage.name}, loss {self.loss:.3f}, {self.task.metric} of training batches {self.metric:.3f}",
+        )
 
 
 class Log:

@@ -1,25 +1,48 @@
-"""The options of `handlens train` that every challenge has whose training the engine does."""
+"""The options of `handlens train` that every challenge has that the engine trains, and the engine's own fields."""
 
 from __future__ import annotations
 
-from handlens.types import Option
+from typing import Annotated, Literal
 
-TRAIN_OPTIONS = (
-    Option("minutes", "Time for all of it; the steps are planned to fit.", default=60.0, commands=("train",)),
-    Option(
-        "folds",
-        "Parts of the cases; each is asked of a network that did not learn from it.",
-        default=5,
-        kind="count",
-        commands=("train",),
-    ),
-    Option("devices", "Processes on this machine, one for each GPU.", default=1, kind="count", commands=("train",)),
-    Option("nodes", "Machines; start the same command on each.", default=1, kind="count", commands=("train",)),
-    Option(
-        "set",
-        "Change a field of the training, such as encoder=lite1 or seed=3.",
-        default={},
-        kind="fields",
-        commands=("train",),
-    ),
-)
+from handlens.settings import Settings, setting
+
+
+class TrainSettings(Settings, frozen=True, kw_only=True):
+    """How much a training may take; a challenge's settings extend it."""
+
+    minutes: Annotated[float, setting("Time for the whole training; the steps are planned to fit.", "train", ge=0)] = (
+        60.0
+    )
+    folds: Annotated[
+        int, setting("Cross-validation folds; each is predicted by a network trained on the others.", "train", ge=1)
+    ] = 5
+    devices: Annotated[int, setting("Processes on this machine, one for each GPU.", "train", ge=1)] = 1
+    nodes: Annotated[int, setting("Machines; start the same command on each.", "train", ge=1)] = 1
+    set: Annotated[
+        dict[str, str], setting("Change a field of the training, such as encoder=lite1 or seed=3.", "train")
+    ] = {}  # noqa: RUF012  (msgspec copies it)
+
+
+class Schedule(Settings, frozen=True, kw_only=True):
+    """How a network is trained, whatever the challenge."""
+
+    batch: Annotated[int, setting("items of a step, over all processes", ge=1, le=10**6)] = 8
+    rate: Annotated[float, setting("peak learning rate of new layers", ge=1e-9, le=10)] = 0.002
+    pretrained_rate: Annotated[float, setting("factor on it for pretrained layers", ge=0, le=1)] = 0.1
+    decay: Annotated[float, setting("weight decay of AdamW; biases and norms have none", ge=0, le=10)] = 0.01
+    warm_up: Annotated[
+        float, setting("share of the steps in which the rate rises; then cosine decay", ge=0, le=0.9)
+    ] = 0.05
+    average: Annotated[float, setting("decay of the exponential moving average of weights", ge=0, le=0.99999)] = 0.99
+    clip: Annotated[float, setting("longest gradient", ge=1e-6, le=1e6)] = 5.0
+    steps: Annotated[int, setting("steps of each fold; 0: as many as the minutes allow", ge=0, le=10**9)] = 0
+    seed: Annotated[int, setting("of everything: folds, first weights, batches", ge=0, le=2**31)] = 0
+    threads: Annotated[int, setting("torch threads on a CPU; 0: one for each core", ge=0, le=4096)] = 0
+    precision: Annotated[str, setting("such as 32-true or bf16-mixed; auto: what the device is fast at")] = "auto"
+    accelerator: Annotated[str, setting("cpu, cuda or auto")] = "auto"
+    layout: Annotated[
+        Literal["auto", "pixels", "channels"],
+        setting("memory layout: pixels (channels last) or channels; auto measures, which changes the last bits"),
+    ] = "auto"
+    note: Annotated[str, setting("a sentence for the model card, such as the licence of the data")] = ""
+    licence: Annotated[str, setting("SPDX identifier of the licence that the training data imposes")] = ""

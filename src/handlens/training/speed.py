@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from lightning_fabric import Fabric
 
+from handlens.inference.model import MODEL
 from handlens.training.batches import Batches
+from handlens.training.export import export
 from handlens.training.loop import Stepper, begin
-from handlens.training.plan import LAYOUTS, Schedule, Speed, Stage
+from handlens.training.options import Schedule
+from handlens.training.stages import Speed, Stage
 from handlens.training.task import Task
 
 STEPS = 4
@@ -24,14 +29,17 @@ def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
     seconds = fabric.broadcast(seconds)
     best = min(seconds, key=lambda way: seconds[way])
     better = best == "pixels"
-    network = begin(task, schedule, 0, channels_last=better).network.to(fabric.device).eval()
-    predict = _time(lambda: task.predict(network, 0))
+    network = begin(task, schedule, 0, channels_last=better).network.eval()
+    with tempfile.TemporaryDirectory() as folder:
+        export(task.graph(network), Path(folder) / MODEL, facts={})
+        infer = task.infer(Path(folder) / MODEL)
+        predict = _time(lambda: infer(0))
     predict = fabric.broadcast(predict)
     return Speed(seconds[best], predict / fabric.world_size, better, max(seconds.values()))
 
 
 def _ways(schedule: Schedule) -> tuple[str, ...]:
-    return LAYOUTS[1:] if schedule.layout == "auto" else (schedule.layout,)
+    return ("pixels", "channels") if schedule.layout == "auto" else (schedule.layout,)
 
 
 def _time_steps(fabric: Fabric, task: Task, schedule: Schedule, *, channels_last: bool) -> float:

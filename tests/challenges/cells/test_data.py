@@ -30,7 +30,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_sound_folder_has_no_problems(folder: Path) -> None:
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     assert inventory.facts == {"train images": "3 (96x96)", "train masks": "3", "test images": "3 (96x96)"}
 
@@ -49,8 +49,8 @@ def test_a_part_may_stand_alone(folder: Path, part: str, other: str) -> None:
     alone = folder / part
     assert [case.id for case in CHALLENGE.read_cases(alone, part)] == ["0", "1", "2"]
     assert CHALLENGE.read_cases(alone, other) == []
-    assert CHALLENGE.inspect(alone).problems == ()
-    assert f"{part} images" in CHALLENGE.inspect(alone).facts
+    assert CHALLENGE.survey(alone).problems == ()
+    assert f"{part} images" in CHALLENGE.survey(alone).facts
 
 
 @pytest.mark.parametrize("place", ["", "train"])
@@ -110,7 +110,7 @@ def test_names_links_and_litter(folder: Path, tmp_path: Path) -> None:
     (im / "Thumbs.db").write_bytes(b"x")
     (im / "03.png").mkdir()
     assert [case.id for case in CHALLENGE.read_cases(folder, "test")] == ["0", "1", "slide b"]
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
 
 
 # --- what is wrong -------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
     write_png(folder / "train" / "mask" / "77.png", np.zeros((SIZE, SIZE), bool))
     cut(folder / "test" / "im" / "01.png")
     cut(folder / "test" / "im" / "02.png")
-    assert sorted(problem.file for problem in CHALLENGE.inspect(folder).problems) == [
+    assert sorted(problem.file for problem in CHALLENGE.survey(folder).problems) == [
         "test/im/01.png",
         "test/im/02.png",
         "train/im/00.png",
@@ -255,7 +255,7 @@ def test_a_broken_cell_of_a_solution_is_refused_with_its_line(tmp_path: Path, ce
 
 
 def test_the_real_folder_has_no_problems(real_data: Path) -> None:
-    inventory = CHALLENGE.inspect(real_data / "cells")
+    inventory = CHALLENGE.survey(real_data / "cells")
     assert inventory.problems == ()
     assert inventory.facts["train images"] == "37 (1000x1000)"
     assert inventory.facts["train masks"] == "37"

@@ -244,13 +244,13 @@ def test_a_folder_with_the_contest_folders_is_not_taken_for_loose_pictures(data:
 
 
 def test_loose_pictures_are_described_and_checked(own: Path, tmp_path: Path) -> None:
-    inventory = CELLS.inspect(own)
+    inventory = CELLS.survey(own)
     assert inventory.facts == {"test images": "3 (1 of 120x160, 1 of 90x130, 1 of 70x110)"}
     assert inventory.problems == ()
     images.write_png(own / "second.png", disks())
-    assert "a second image with id second" in str(CELLS.inspect(own).problems[0])
+    assert "a second image with id second" in str(CELLS.survey(own).problems[0])
     (tmp_path / "empty").mkdir()
-    assert "no pictures" in str(CELLS.inspect(tmp_path / "empty").problems[0])
+    assert "no pictures" in str(CELLS.survey(tmp_path / "empty").problems[0])
 
 
 def test_what_is_no_picture_is_refused(own: Path, model: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_sound_folder_has_no_problems(folder: Path) -> None:
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     facts = [inventory.facts[kind] for kind in ("authentic", "forged", "test")]
     assert facts == ["3 images", "2 images", "2 images"]
@@ -66,7 +66,7 @@ def test_a_folder_of_pictures_alone_is_a_test_part(folder: Path) -> None:
     pictures = folder / "test_images"
     assert [case.id for case in CHALLENGE.read_cases(pictures, "test")] == ["1002", "1003"]
     assert CHALLENGE.read_cases(pictures, "train") == []
-    inventory = CHALLENGE.inspect(pictures)
+    inventory = CHALLENGE.survey(pictures)
     assert inventory.problems == ()
     assert inventory.facts["test"] == "2 images"
 
@@ -83,8 +83,8 @@ def test_supplemental_images_are_forged_training_images(folder: Path) -> None:
         place = folder / f"supplemental_{kind}" / f"7{Path(source).suffix}"
         place.parent.mkdir()
         shutil.copy(folder / source, place)
-    assert CHALLENGE.inspect(folder).facts["supplemental"] == "1 images"
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).facts["supplemental"] == "1 images"
+    assert CHALLENGE.survey(folder).problems == ()
     truth = CHALLENGE.open_truth(folder, SETTINGS)
     case = next(case for case in truth.cases if case.id == "7")
     assert len(truth.read(case)) == 1
@@ -136,7 +136,7 @@ def test_names_and_litter(folder: Path) -> None:
     for place in ("train_images/forged/._1000.png", "train_masks/._1000.npy", "test_images/notes.txt"):
         (folder / place).write_bytes(b"left by another system")
     (folder / "test_images" / "old.png").mkdir()
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     truth = CHALLENGE.open_truth(folder, SETTINGS)
     assert len([truth.read(case) for case in truth.cases]) == 5
 
@@ -148,7 +148,7 @@ def test_pictures_of_every_kind_are_cases(folder: Path, mode: str) -> None:
         grey = opened.convert("L")
         changed = Image.fromarray(np.asarray(grey).astype(np.uint16)) if mode == "I;16" else opened.convert(mode)
     changed.save(path)
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert CHALLENGE.read_cases(folder, "test")[0].shape == (changed.height, changed.width)
 
 
@@ -222,7 +222,7 @@ def test_a_mask_without_an_image_is_named(folder: Path) -> None:
 
 def test_masks_without_an_image_folder_are_named(folder: Path) -> None:
     shutil.rmtree(folder / "train_images" / "forged")
-    files = [problem.file for problem in CHALLENGE.inspect(folder).problems]
+    files = [problem.file for problem in CHALLENGE.survey(folder).problems]
     assert files == [MASK, "train_masks/1001.npy"]
 
 
@@ -251,7 +251,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
     np.save(folder / "train_masks/77.npy", np.ones((1, 3, 3), np.uint8))
     cut(folder / "test_images/1002.png")
     cut(folder / "test_images/1003.png")
-    assert sorted(problem.file for problem in CHALLENGE.inspect(folder).problems) == [
+    assert sorted(problem.file for problem in CHALLENGE.survey(folder).problems) == [
         "test_images/1002.png",
         "test_images/1003.png",
         IMAGE,
@@ -306,7 +306,7 @@ def test_a_broken_cell_of_a_solution_is_refused_with_its_line(tmp_path: Path, in
 
 def test_the_real_folder_has_no_problems(real_data: Path) -> None:
     folder = real_data / "forgery" / "real"
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     assert (inventory.facts["authentic"], inventory.facts["forged"]) == ("40 images", "52 images")
     truth = CHALLENGE.open_truth(folder, SETTINGS)
@@ -326,7 +326,7 @@ def test_a_mask_that_claims_gigabytes_is_refused_before_it_is_read(folder: Path,
     with (folder / MASK).open("wb") as stream:
         np.lib.format.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": shape})
         stream.truncate(stream.tell() + 8 * 2**30)  # a hole: it takes no room on the disk
-    assert [problem.file for problem in CHALLENGE.inspect(folder).problems] == [MASK]
+    assert [problem.file for problem in CHALLENGE.survey(folder).problems] == [MASK]
     truth = CHALLENGE.open_truth(folder, SETTINGS)
     case = next(case for case in truth.cases if case.id.endswith("1000") and "authentic" not in case.id)
     with pytest.raises(DataError, match="instances; the most is|the mask is"):

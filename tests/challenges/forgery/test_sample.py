@@ -47,7 +47,7 @@ def test_the_layout_is_the_contests(folder):
     tests = {path.stem for path in (folder / "test_images").iterdir()}
     assert {row["case_id"] for row in rows} == tests
     assert not tests & (authentic | forged)
-    assert data.inspect(folder).problems == ()
+    assert data.survey(folder).problems == ()
 
 
 def test_a_third_to_half_is_authentic(folder):
@@ -92,7 +92,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
 def test_any_size(tmp_path: Path, size: int) -> None:
     write_sample(tmp_path, seed=1, cases=2, size=size, settings={})
     assert len(data.read_cases(tmp_path, "test")) == 2
-    assert data.inspect(tmp_path).problems == ()
+    assert data.survey(tmp_path).problems == ()
 
 
 def test_a_source_folder_that_is_not_there_is_named(tmp_path):

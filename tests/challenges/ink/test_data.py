@@ -40,7 +40,7 @@ def shape(sound: Path) -> tuple[int, int]:
 
 
 def test_a_sound_folder_has_no_problems(folder: Path, shape: tuple[int, int]) -> None:
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     slices = f"6 slices of {shape[0]}x{shape[1]}, uint16"
     assert inventory.facts == {
@@ -63,7 +63,7 @@ def test_both_parts_are_read(folder: Path, shape: tuple[int, int], part: str, id
 def test_a_part_may_stand_alone(folder: Path, part: str, other: str, ids: list[str]) -> None:
     assert [case.id for case in CHALLENGE.read_cases(folder / part, part)] == ids
     assert CHALLENGE.read_cases(folder / part, other) == []
-    assert CHALLENGE.inspect(folder / part).problems == ()
+    assert CHALLENGE.survey(folder / part).problems == ()
 
 
 @pytest.mark.parametrize(("place", "part", "other"), [("train/2", "train", "test"), ("test/a", "test", "train")])
@@ -71,7 +71,7 @@ def test_a_single_fragment_may_stand_alone(folder: Path, place: str, part: str, 
     fragment = folder / place
     assert [case.id for case in CHALLENGE.read_cases(fragment, part)] == [fragment.name]
     assert CHALLENGE.read_cases(fragment, other) == []
-    inventory = CHALLENGE.inspect(fragment)
+    inventory = CHALLENGE.survey(fragment)
     assert inventory.problems == ()
     assert list(inventory.facts) == [f"{part} {fragment.name}"]
 
@@ -79,7 +79,7 @@ def test_a_single_fragment_may_stand_alone(folder: Path, place: str, part: str, 
 def test_a_fragment_has_its_name_from_within_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "train" / "2")
     assert [case.id for case in CHALLENGE.read_cases(Path(), "train")] == ["2"]
-    assert list(CHALLENGE.inspect(Path()).facts) == ["train 2"]
+    assert list(CHALLENGE.survey(Path()).facts) == ["train 2"]
     truth = CHALLENGE.open_truth(Path(), SETTINGS)
     assert truth.read(truth.cases[0]).area > 0
 
@@ -134,7 +134,7 @@ def test_litter_is_passed_over(folder: Path) -> None:
     (folder / "test" / "c.png").write_text("x")
     (folder / STACK / "._00.tif").write_bytes(b"left by another system")
     (folder / STACK / "old.tif").write_bytes(b"not a slice")
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert [case.id for case in CHALLENGE.read_cases(folder, "test")] == ["a", "b"]
 
 
@@ -208,7 +208,7 @@ def test_a_picture_of_another_shape_is_named(folder: Path, shape: tuple[int, int
 def test_without_slices_a_label_is_compared_with_the_mask(folder: Path, shape: tuple[int, int]) -> None:
     shutil.rmtree(folder / STACK)
     write_png(folder / LABEL, np.zeros((4, 9), bool))
-    problems = CHALLENGE.inspect(folder).problems
+    problems = CHALLENGE.survey(folder).problems
     assert [problem.file for problem in problems] == ["train/1", LABEL]
     assert problems[1].what == f"4x9, but mask.png is {shape[0]}x{shape[1]}: they must be equal"
 
@@ -225,7 +225,7 @@ def test_a_label_of_another_shape_is_refused_when_read(folder: Path, shape: tupl
 def test_an_empty_fragment_is_not_left_out_in_silence(folder: Path) -> None:
     """Every folder under test/ is a row of the submission."""
     (folder / "test" / "c").mkdir()
-    files = [problem.file for problem in CHALLENGE.inspect(folder).problems]
+    files = [problem.file for problem in CHALLENGE.survey(folder).problems]
     assert files == ["test/c", "test/c/mask.png"]
     assert [(case.id, case.shape is None) for case in CHALLENGE.read_cases(folder, "test")][-1] == ("c", True)
 
@@ -238,7 +238,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
     (folder / LABEL).write_bytes(b"no picture")
     shutil.rmtree(folder / "test" / "a" / "surface_volume")
     (folder / "test" / "b" / "mask.png").unlink()
-    assert [problem.file for problem in CHALLENGE.inspect(folder).problems] == [
+    assert [problem.file for problem in CHALLENGE.survey(folder).problems] == [
         STACK,
         f"{STACK}/03.tif",
         f"{STACK}/04.tif",
@@ -260,7 +260,7 @@ def test_a_folder_without_fragments_is_a_problem(tmp_path: Path, inside: str) ->
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     for call in (
-        lambda path: CHALLENGE.inspect(path),
+        lambda path: CHALLENGE.survey(path),
         lambda path: CHALLENGE.read_cases(path, "test"),
         lambda path: CHALLENGE.open_truth(path, SETTINGS),
     ):
@@ -303,7 +303,7 @@ def test_a_broken_cell_of_a_solution_is_refused_with_its_line(tmp_path: Path, ce
 
 def test_the_real_crop_has_no_problems(real_data: Path) -> None:
     folder = real_data / "ink" / "real_crop"
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     assert inventory.facts == {"train real_crop": "12 slices of 512x512, uint8, mask.png, inklabels.png"}
     truth = CHALLENGE.open_truth(folder, SETTINGS)
@@ -312,7 +312,7 @@ def test_the_real_crop_has_no_problems(real_data: Path) -> None:
 
 
 def test_real_labels_without_volumes_are_told_so(real_data: Path) -> None:
-    inventory = CHALLENGE.inspect(real_data / "ink" / "labels")
+    inventory = CHALLENGE.survey(real_data / "ink" / "labels")
     assert [(problem.file, problem.what) for problem in inventory.problems] == [
         ("train/1", "no surface_volume/: add the slices"),
         ("train/2", "no surface_volume/: add the slices"),

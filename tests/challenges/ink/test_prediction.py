@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.ink.predict import STRIDE, Effort, InMemory, predict
+from handlens.challenges.ink.tiles import STRIDE, Effort, InMemory, predict
 from handlens.errors import DataError
 
 SHAPE = (700, 1130)

@@ -53,7 +53,7 @@ def change(folder: Path, column: str, value: str, line: int = 4) -> str:
 
 
 def test_a_sound_folder_has_no_problems(folder: Path) -> None:
-    inventory = CHALLENGE.inspect(folder)
+    inventory = CHALLENGE.survey(folder)
     assert inventory.problems == ()
     assert inventory.facts["train photographs"] == "20"
     assert inventory.facts["test photographs"] == "2"
@@ -77,14 +77,14 @@ def test_a_part_may_stand_alone(folder: Path, part: str, other: str) -> None:
     ids = [case.id for case in CHALLENGE.read_cases(folder, part)]
     assert [case.id for case in CHALLENGE.read_cases(folder / part, part)] == ids
     assert CHALLENGE.read_cases(folder / part, other) == []
-    assert CHALLENGE.inspect(folder / part).problems == ()
+    assert CHALLENGE.survey(folder / part).problems == ()
 
 
 def test_the_photographs_may_lie_beside_the_table(folder: Path) -> None:
     for path in (folder / "train" / "images").iterdir():
         path.rename(folder / "train" / path.name)
     (folder / "train" / "images").rmdir()
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert all(case.path.is_file() for case in CHALLENGE.read_cases(folder, "train"))
 
 
@@ -97,7 +97,7 @@ def test_a_folder_of_pictures_alone_is_a_test_part(folder: Path, place: str) -> 
     assert all(case.path.is_file() for case in cases)
     assert {tuple(case.details.values()) for case in cases} == {(None, None, None)}
     assert CHALLENGE.read_cases(folder / place, "train") == []
-    assert CHALLENGE.inspect(folder / place).problems == ()
+    assert CHALLENGE.survey(folder / place).problems == ()
 
 
 @pytest.mark.parametrize("place", ["", "train", "train/labels.csv"])
@@ -117,7 +117,7 @@ def test_semicolons_and_upper_case_headers_are_fine(folder: Path) -> None:
     table = read_table(folder / LABELS)
     table[0] = [name.upper() for name in table[0]]
     write_table(folder / LABELS, table, delimiter=";")
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert CHALLENGE.read_cases(folder, "train") == expected
     assert len(CHALLENGE.open_truth(folder, SETTINGS).cases) == 20
 
@@ -130,7 +130,7 @@ def test_the_file_column_has_many_names(folder: Path, column: str, prefix: str) 
     for row in table[1:]:
         row[0] = prefix + row[0]
     write_table(folder / LABELS, table)
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     cases = CHALLENGE.read_cases(folder, "train")
     assert [case.id for case in cases] == [row[0] for row in table[1:]]
     assert all(case.path.is_file() for case in cases)
@@ -144,7 +144,7 @@ def test_the_label_column_has_two_names_and_classes_any_case(folder: Path, colum
     for row in table[1:]:
         row[1] = row[1].lower()
     write_table(folder / LABELS, table)
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     truth = CHALLENGE.open_truth(folder, SETTINGS)
     assert [truth.read(case) for case in truth.cases] == expected
 
@@ -155,7 +155,7 @@ def test_the_later_edition_has_classes_of_its_own(folder: Path) -> None:
     for row in table[1:]:
         row.append("AKIEC" if row[1] == "AK" else "INF")
     write_table(folder / LABELS, table)
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     truth = CHALLENGE.open_truth(folder, CHALLENGE.settings(taxonomy="eleven"))
     assert {truth.read(case) for case in truth.cases} == {"AKIEC", "INF"}
     assert "AK" in {CHALLENGE.open_truth(folder, SETTINGS).read(case) for case in truth.cases}
@@ -209,7 +209,7 @@ def test_numeric_locations_are_accepted(folder: Path) -> None:
     for row in table[1:]:
         row[place] = str(names.index(row[place]) + 1) if row[place] else ""
     write_table(folder / LABELS, table)
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert [case.details["location"] for case in CHALLENGE.read_cases(folder, "train")] == expected
 
 
@@ -224,7 +224,7 @@ def test_names_and_litter(folder: Path) -> None:
     for name in ("._metadata.csv", "sample_submission.csv", "images/._x.jpg", "images/notes.txt"):
         (folder / "train" / name).write_bytes(b"left by another system")
     (folder / "train" / "images" / "folder.jpg").mkdir()
-    assert CHALLENGE.inspect(folder).problems == ()
+    assert CHALLENGE.survey(folder).problems == ()
     assert len(CHALLENGE.read_cases(folder, "train")) == 20
     assert len(CHALLENGE.open_truth(folder, SETTINGS).cases) == 20
 
@@ -320,7 +320,7 @@ def test_rows_without_a_file_name_are_named(folder: Path) -> None:
     table = read_table(folder / LABELS)
     table += [["", *table[3][1:]], ["", *table[3][1:]]]
     write_table(folder / LABELS, table)
-    problems = CHALLENGE.inspect(folder).problems
+    problems = CHALLENGE.survey(folder).problems
     assert [(problem.line, problem.what) for problem in problems] == [(22, "no file name"), (23, "no file name")]
     with pytest.raises(DataError, match="line 22: no file name"):
         CHALLENGE.read_cases(folder, "train")
@@ -374,8 +374,8 @@ def test_photographs_in_a_folder_of_another_name_are_looked_at_too(folder: Path)
     for row in table[1:]:
         row[0] = f"photos/{row[0]}"
     write_table(folder / LABELS, table)
-    assert CHALLENGE.inspect(folder).problems == ()
-    assert CHALLENGE.inspect(folder).facts["train photographs"] == "20"
+    assert CHALLENGE.survey(folder).problems == ()
+    assert CHALLENGE.survey(folder).facts["train photographs"] == "20"
     cut(folder / "train" / table[3][0])
     assert only_problem(CHALLENGE, folder).file == f"train/{table[3][0]}"
 
@@ -424,7 +424,7 @@ def test_a_broken_table_does_not_hide_a_broken_photograph(folder: Path) -> None:
     (folder / LABELS).write_text("picture,label\na.jpg,NV\n")
     cut(folder / "train" / "images" / name)
     for place, inside in ((folder, "train/"), (folder / "train", "")):
-        files = [problem.file for problem in CHALLENGE.inspect(place).problems]
+        files = [problem.file for problem in CHALLENGE.survey(place).problems]
         assert files == [f"{inside}labels.csv", f"{inside}images/{name}"]
 
 
@@ -456,7 +456,7 @@ def test_every_problem_is_named_not_the_first_alone(folder: Path) -> None:
     write_png(folder / "train" / "images" / "zzz.png", np.zeros((9, 9), np.uint8))
     test_name = read_table(folder / "test" / "labels.csv")[1][0]
     (folder / "test" / "images" / test_name).unlink()
-    found = [(problem.file, problem.line) for problem in CHALLENGE.inspect(folder).problems]
+    found = [(problem.file, problem.line) for problem in CHALLENGE.survey(folder).problems]
     assert found == [
         *[(LABELS, 2)] * 4,
         (LABELS, 6),
@@ -481,7 +481,7 @@ def test_an_empty_folder_is_a_problem(tmp_path: Path, inside: str) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     for call in (
-        lambda path: CHALLENGE.inspect(path),
+        lambda path: CHALLENGE.survey(path),
         lambda path: CHALLENGE.read_cases(path, "test"),
         lambda path: CHALLENGE.open_truth(path, SETTINGS),
     ):
@@ -499,7 +499,7 @@ def test_a_table_without_rows_is_no_truth(tmp_path: Path) -> None:
 
 def test_large_photographs_get_no_warning(tmp_path: Path) -> None:
     write_jpeg(tmp_path / "a.jpg", np.zeros((512, 600, 3), np.uint8), quality=50)
-    facts = CHALLENGE.inspect(tmp_path).facts
+    facts = CHALLENGE.survey(tmp_path).facts
     assert facts == {"test photographs": "1", "test sizes (height x width)": "512x600: 1"}
 
 
@@ -508,7 +508,7 @@ def test_large_photographs_get_no_warning(tmp_path: Path) -> None:
 
 def test_the_real_folder_has_no_problems(real_data: Path) -> None:
     begin = time.perf_counter()
-    inventory = CHALLENGE.inspect(real_data / "lesions")
+    inventory = CHALLENGE.survey(real_data / "lesions")
     assert time.perf_counter() - begin < 20
     assert inventory.problems == ()
     assert inventory.facts["train photographs"] == "8,368"

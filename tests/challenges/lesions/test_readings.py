@@ -68,7 +68,7 @@ def test_reading_03_small_photographs_are_a_warning_and_no_problem(tmp_path):
     assert data.SMALL_SIDE == 512
     write_png(tmp_path / "images" / "a.png", np.zeros((100, 700, 3), np.uint8))
     (tmp_path / "labels.csv").write_text("filename,label\na.png,NV\n")
-    inventory = data.inspect(tmp_path)
+    inventory = data.survey(tmp_path)
     assert inventory.problems == ()
     assert "1 photographs have a side under 512" in inventory.facts["train warning"]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.cells import data, options, score
-from handlens.lazy import recipe_of, sample_of, train_of
+from handlens.lazy import lazy
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
@@ -14,14 +14,17 @@ CHALLENGE = Challenge(
     rules=Path(__file__).with_name("rules.md"),
     read_cases=data.read_cases,
     open_truth=data.open_truth,
-    inspect=data.inspect,
-    write_sample=sample_of(__name__),
+    survey=data.survey,
+    write_sample=lazy(f"{__name__}.sample:write_sample"),
     sample_defaults=SampleDefaults(cases=4, size=500),
     codec=score.codec,
     score=score.score,
     perfect=score.perfect,
     empty=score.empty,
-    recipe=recipe_of(__name__),
-    options=options.OPTIONS,
-    train=train_of(__name__),
+    load=lazy(f"{__name__}.predictor:load"),
+    settings_type=options.CellsSettings,
+    baseline=lazy(f"{__name__}.predictor:load_baseline"),
+    artefacts=lazy(f"{__name__}.predictor:artefacts"),
+    training_fields=(options.CellsTraining(), options.SCHEDULE),
+    train=lazy(f"{__name__}.training:train"),
 )

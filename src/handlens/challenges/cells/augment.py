@@ -1,14 +1,13 @@
-"""Crops of stained tissue that might have been: turned, resized, bent, stained otherwise, blurred, grainy."""
+"""Augmentation of stained tissue: turned, resized, bent, stained otherwise, blurred, noisy."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.training.task import Random
+from handlens.challenges.cells.options import StainAugmentation
 
+Random = np.random.Generator
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
@@ -16,31 +15,8 @@ STAINS = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]])
 """What haematoxylin, eosin and DAB absorb of red, green and blue (Ruifrok and Johnston)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Augmentation:
-    """How far crops are changed; shares are probabilities.
-
-    smallest, largest  range of the scale, chosen evenly in its logarithm
-    bend               pixels that a point moves at most, nearly, by bending; `bends` is the share of bent crops
-    stain              spread of each stain's strength about 1
-    glare              spread of an amount of each stain that is everywhere
-    gamma              spread of the logarithm of gamma
-    blurs, grains      shares of blurred and of grainy crops
-    """
-
-    smallest: float = 0.7
-    largest: float = 1.4
-    bend: float = 6.0
-    bends: float = 0.3
-    stain: float = 0.2
-    glare: float = 0.03
-    gamma: float = 0.15
-    blurs: float = 0.2
-    grains: float = 0.2
-
-
 def cut(
-    rng: Random, image: Bytes, mask: Bytes, size: int, how: Augmentation, beside: tuple[float, float] = (0.0, 0.0)
+    rng: Random, image: Bytes, mask: Bytes, size: int, how: StainAugmentation, beside: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Bytes, Bytes]:
     """A changed crop of an (H, W, 3) image and of its 0/255 mask: two (size, size) pictures, the mask 0 or 1.
 
@@ -56,7 +32,7 @@ def cut(
     return spoil(rng, restain(rng, np.asarray(crop, np.uint8), how), how), (truth > 127).astype(np.uint8)
 
 
-def _where(rng: Random, height: int, width: int, size: int, how: Augmentation) -> tuple[Floats, Floats]:
+def _where(rng: Random, height: int, width: int, size: int, how: StainAugmentation) -> tuple[Floats, Floats]:
     """Row and column of the source for every pixel of the crop."""
     import cv2
 
@@ -78,7 +54,7 @@ def _where(rng: Random, height: int, width: int, size: int, how: Augmentation) -
     return rows, columns
 
 
-def restain(rng: Random, crop: Bytes, how: Augmentation) -> Bytes:
+def restain(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """The same tissue with each stain stronger or weaker, in optical density, where stains add up."""
     import cv2
 
@@ -92,7 +68,7 @@ def restain(rng: Random, crop: Bytes, how: Augmentation) -> Bytes:
     return (light * np.float32(255) + np.float32(0.5)).astype(np.uint8)
 
 
-def spoil(rng: Random, crop: Bytes, how: Augmentation) -> Bytes:
+def spoil(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """Sometimes out of focus or too sharp, sometimes grainy, as another scanner might have seen it."""
     import cv2
 

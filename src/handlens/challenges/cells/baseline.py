@@ -11,11 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.cells.score import ORDER
-from handlens.io import images
-from handlens.masks import rle
-from handlens.types import Case, Context, Model
-
 FloatImage = npt.NDArray[np.float32]
 ByteImage = npt.NDArray[np.uint8]
 
@@ -24,7 +19,7 @@ BAND_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class OtsuRecipe:
+class Otsu:
     """Haematoxylin, smoothing, background, Otsu, clean-up. Lengths are pixels at 40x (a quarter of a micrometre).
 
     eosin_red       what eosin absorbs of red, as a share of what it absorbs of green: subtracted, it leaves the nuclei
@@ -52,13 +47,6 @@ class OtsuRecipe:
     largest_hole: int = 400
     opening: int = 7
     smallest: int = 80
-
-    def prepare(self, _context: Context, /) -> Model:
-        """A model that needs no training."""
-        return self._answer
-
-    def _answer(self, case: Case, /) -> rle.Rle:
-        return rle.encode(self.segment(images.read_rgb(case.path)), order=ORDER)
 
     def segment(self, picture: ByteImage) -> npt.NDArray[np.bool_]:
         """The nuclei of an (H, W, 3) RGB picture as an (H, W) mask; a picture without contrast has none."""

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handlens.errors import DataError, Problem, inside
 from handlens.io.images import list_images, picture_case, read_header, read_mask, shown
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
-from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
+from handlens.types import Case, Inventory, Part, Shape, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.cells.options import CellsSettings
 
 CONTEST_SHAPE: Shape = (1000, 1000)
 """Every image of the contest; the solution file gives no shape of its own."""
@@ -42,7 +46,7 @@ def _loose_images(path: Path) -> list[Path]:
     return [] if any((path / name / "im").is_dir() for name in (".", "train", "test")) else list_images(path)
 
 
-def open_truth(path: Path, settings: Settings) -> Truth:
+def open_truth(path: Path, settings: CellsSettings) -> Truth[Rle]:
     """Masks of a folder (`mask/`, `train/mask/`) or a solution file `img,pixels`."""
     if path.is_file():
         return open_pairs(path, id_column="img", answer_column="pixels", shape=CONTEST_SHAPE)
@@ -62,13 +66,13 @@ def open_truth(path: Path, settings: Settings) -> Truth:
                 f"the mask is {shown(mask.shape)}, its image {shown(case.shape or ())}: they must be equal",
                 file=masks[case.id],
             )
-        return encode(mask, order=settings["order"])
+        return encode(mask, order=settings.order)
 
     paths = [(id, images.get(id, mask)) for id, mask in masks.items()]
     return Truth(tuple(Case(id, path, read_header(path).shape, group=path.stem) for id, path in paths), read)
 
 
-def inspect(folder: Path) -> Inventory:
+def survey(folder: Path) -> Inventory:
     """Counts, sizes, and what is wrong, from headers alone."""
     facts: dict[str, str] = {}
     problems: list[Problem] = []
@@ -91,11 +95,11 @@ def inspect(folder: Path) -> Inventory:
                 if case_id(path) not in known
             ]
     if not facts:
-        _inspect_loose(folder, facts, problems)
+        _survey_loose(folder, facts, problems)
     return Inventory(facts, tuple(problems))
 
 
-def _inspect_loose(folder: Path, facts: dict[str, str], problems: list[Problem]) -> None:
+def _survey_loose(folder: Path, facts: dict[str, str], problems: list[Problem]) -> None:
     """A folder without the contest's folders: its pictures, or that there are none."""
     if images := list_images(folder):
         sizes = _read_shapes(folder, images, problems)

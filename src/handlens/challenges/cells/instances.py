@@ -92,14 +92,24 @@ def write_labels(path: Path, objects: Pieces) -> None:
 
 def write_table(path: Path, objects: Pieces) -> None:
     """One line for each object, numbered as in the label image."""
-    boxes, areas, centres = objects.boxes, objects.areas, objects.centres
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for index, (area, (y, x), (top, left, bottom, right)) in enumerate(
-            zip(areas.tolist(), centres.tolist(), boxes.tolist(), strict=True), 1
-        ):
-            writer.writerow((index, area, f"{x:.2f}", f"{y:.2f}", left, top, right - left, bottom - top))
+        for index, area, x, y, *box in objects_table(objects):
+            writer.writerow((index, area, f"{x:.2f}", f"{y:.2f}", *box))
+
+
+def objects_table(objects: Pieces) -> Iterator[tuple[Any, ...]]:
+    """A row for each object, its numbers in the order of COLUMNS."""
+    rows = zip(objects.areas.tolist(), objects.centres.tolist(), objects.boxes.tolist(), strict=True)
+    for index, (area, (y, x), (top, left, bottom, right)) in enumerate(rows, 1):
+        yield index, area, x, y, left, top, right - left, bottom - top
+
+
+def paint_labels(objects: Pieces) -> npt.NDArray[np.uint32]:
+    """The whole label image in memory."""
+    bands = list(_label_bands(objects, np.dtype(np.uint32)))
+    return np.concatenate(bands) if bands else np.zeros(objects.shape, np.uint32)
 
 
 def _pieces(

@@ -1,27 +1,67 @@
-"""The options of cells: how pixels are numbered, and how a picture is looked at."""
+"""The settings of cells, the training's fields among them."""
 
 from __future__ import annotations
 
-from typing import get_args
+from pathlib import Path
+from typing import Annotated, Literal
 
 from handlens.challenges.cells.score import ORDER
-from handlens.training.options import TRAIN_OPTIONS
-from handlens.types import Option, Order
+from handlens.errors import HandlensError
+from handlens.settings import Settings, setting
+from handlens.training.options import Schedule, TrainSettings
+from handlens.types import Order
 
-OPTIONS = (
-    Option("order", "How pixels are numbered.", choices=get_args(Order), default=ORDER),
-    Option(
-        "turns",
-        "Ways to lay each tile whose answers are averaged  [default: as the model was judged]",
-        choices=("1", "8"),
-        commands=("solve",),
-    ),
-    Option(
-        "instances",
-        "Write every nucleus by itself too: OUT/instances/NAME.tif and NAME.csv.",
-        kind="flag",
-        default=False,
-        commands=("solve",),
-    ),
-    *TRAIN_OPTIONS,
-)
+
+class CellsSettings(TrainSettings, frozen=True, kw_only=True):
+    """Options of the commands for cells."""
+
+    order: Annotated[Order, setting("How pixels are numbered.", "score")] = ORDER
+    turns: Annotated[
+        Literal[1, 8] | None,
+        setting("Test-time augmentation: orientations that are averaged  [default: as in training]", "solve"),
+    ] = None
+    instances: Annotated[
+        bool,
+        setting("Write a label image and a table of single nuclei: OUT/instances/NAME.tif and NAME.csv.", "solve"),
+    ] = False
+
+
+class StainAugmentation(Settings, frozen=True, kw_only=True):
+    """How training crops are changed; shares are probabilities. The values were compared out of fold on 37 slides."""
+
+    smallest: Annotated[float, setting("least scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 0.8
+    largest: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 1.25
+    bend: Annotated[float, setting("amplitude of elastic deformation in pixels", ge=0, le=100)] = 6.0
+    bends: Annotated[float, setting("share of crops with elastic deformation", ge=0, le=1)] = 0.15
+    stain: Annotated[float, setting("spread of each stain's strength about 1 (log-normal)", ge=0, le=5)] = 0.4
+    glare: Annotated[float, setting("spread of an amount of each stain that is added everywhere", ge=0, le=5)] = 0.03
+    gamma: Annotated[float, setting("spread of the logarithm of gamma", ge=0, le=5)] = 0.25
+    blurs: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.1
+    grains: Annotated[float, setting("share of crops with added noise", ge=0, le=1)] = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.smallest <= self.largest:
+            raise HandlensError(f"scale from {self.smallest} to {self.largest}; expected smallest first")
+
+
+class CellsTraining(Settings, frozen=True, kw_only=True):
+    """What `handlens train cells --set` can change about the network and its examples."""
+
+    encoder: Annotated[str, setting("lite0, lite1, lite2, or timm:NAME")] = "lite0"
+    weights: Annotated[str, setting("imagenet, scratch, or a file")] = "imagenet"
+    crop: Annotated[int, setting("side of a training crop in pixels", ge=32, multiple_of=32)] = 256
+    outline: Annotated[float, setting("how much more a pixel at an outline counts", ge=0, le=100)] = 1.0
+    dice: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
+    turns: Annotated[Literal[1, 8], setting("orientations of test-time augmentation")] = 8
+    aligned: Annotated[
+        bool, setting("learn labels that are offset from what they show in their places; answers are moved back")
+    ] = True
+    augmentation: StainAugmentation = StainAugmentation()
+
+
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package, trained on the contest's 37 labelled slides."""
+
+
+SCHEDULE = Schedule(batch=4, pretrained_rate=1.0)
+"""In an hour on a CPU a slower encoder does not get far enough."""

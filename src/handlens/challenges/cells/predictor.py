@@ -1,152 +1,112 @@
-"""How nuclei are found: the shipped network, or one that `handlens train cells` made, over tiles and turns.
-
-Where no model lies in the package, Otsu's threshold answers.
-"""
+"""The predictor of cells: the shipped network, or one that `handlens train cells` made, over tiles and orientations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.cells.baseline import OtsuRecipe
+from handlens.challenges.cells.baseline import Otsu
+from handlens.challenges.cells.decision import CellsDecision, Rows
 from handlens.challenges.cells.instances import INSTANCES, write_instances
-from handlens.challenges.cells.offsets import FARTHEST, Offset, fade_margin, move_bands
+from handlens.challenges.cells.options import SHIPPED, CellsSettings
+from handlens.challenges.cells.result import CellsResult
 from handlens.challenges.cells.score import ORDER
-from handlens.inference.session import Plan, Segmenter, is_model, open_segmenter, read_plan
-from handlens.inference.tiling import Tiling, predict
-from handlens.io.row_reader import Source, opened
-from handlens.masks.components import drop_specks, fill_holes, join
+from handlens.inference.model import Model, open_model
+from handlens.inference.session import Segmenter, open_segmenter
+from handlens.inference.tiling import Tiling
+from handlens.inference.tiling import predict as predict_tiles
+from handlens.inference.values import as_rgb
+from handlens.io.row_reader import RowReader, in_memory, opened
 from handlens.masks.rle import Rle, encode
-from handlens.types import Case, Context, Model
+from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
 
-SHIPPED = Path(__file__).with_name("model")
-"""The model that comes with the package, trained on the contest's 37 labelled slides."""
-
-MOST_TURNS = 8
-"""Quarter turns of a picture and of its mirror image."""
+PROBABILITY = "probability"
+"""Artefact: the probability of every pixel in 255 steps, (H, W) uint8, as it was compared with the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What is made of probabilities: a cell where they are above `threshold`.
+class CellsPredictor:
+    """A segmentation network and its decision; reads an image row by row and keeps nothing between images.
 
-    Pieces of fewer pixels than `smallest` go, holes of up to `largest_hole` are filled; 0 leaves them as they are.
-    `offset` is where the labels lie that the model learned from: beside what they show, and so does the answer. Within
-    `margin` pixels of a picture's border there are the fewer of them the nearer it is.
+    Artefacts: `probability`.
     """
-
-    threshold: float
-    smallest: int = 0
-    largest_hole: int = 0
-    offset: Offset = field(default_factory=Offset)
-    margin: int = 0
-
-    @classmethod
-    def of(cls, plan: Plan) -> Decision:
-        return cls(
-            plan.number("threshold", least=0, most=1),
-            int(plan.number("smallest", least=0, most=100_000, default=0)),
-            int(plan.number("largest_hole", least=0, most=100_000, default=0)),
-            Offset(*(plan.number(name, least=-FARTHEST, most=FARTHEST, default=0) for name in ("down", "right"))),
-            int(plan.number("margin", least=0, most=100, default=0)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The cells of a picture, along rows, and the probability of every pixel in 255 steps, where it was kept."""
-
-    cells: Rle
-    certainty: npt.NDArray[np.uint8] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A model and all that is done around it; it reads a picture row by row and keeps nothing."""
 
     segmenter: Segmenter
-    decision: Decision
-    tiling: Tiling
+    decision: CellsDecision
     turns: int
-
-    def find(self, source: Source, *, keep: bool) -> Found:
-        """The cells of a picture; with `keep` the probabilities too."""
-        height, width = source.shape
-        certainty = np.empty(source.shape, np.uint8) if keep else None
-        bands = []
-        predicted = predict(source, self.segmenter, tiling=self.tiling, turns=self.turns)
-        for top, probability in move_bands(predicted, source.shape, self.decision.offset):
-            fade_margin(probability, source.shape, top=top, margin=self.decision.margin)
-            band = encode(probability > self.decision.threshold, order=ORDER)
-            bands.append(Rle(band.starts + top * width, band.lengths))
-            if certainty is not None:
-                np.rint(probability * 255, out=certainty[top : top + len(probability)], casting="unsafe")
-        return Found(self._clean(join(bands), (height, width)), certainty)
-
-    def _clean(self, cells: Rle, shape: tuple[int, int]) -> Rle:
-        filled = fill_holes(cells, shape, largest=self.decision.largest_hole)
-        return drop_specks(filled, shape, smallest=self.decision.smallest)
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Otsu's threshold in the place of a network."""
-
-    recipe: OtsuRecipe
-
-    def find(self, source: Source, *, keep: bool) -> Found:
-        mask = self.recipe.segment(source.read(0, source.shape[0]))
-        return Found(encode(mask, order=ORDER), mask.view(np.uint8) * np.uint8(255) if keep else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """Answers a case; where `instances` names a folder, writes every single nucleus there too."""
-
-    finder: Network | Thresholds
-    instances: Path | None = None
-
-    def __call__(self, case: Case, /) -> Rle:
-        with opened(case.path) as source:
-            found = self.finder.find(source, keep=self.instances is not None)
-            if self.instances is not None and found.certainty is not None:
-                write_instances(self.instances / case.path.stem, found.cells, found.certainty)
-            return found.cells
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedRecipe:
-    """A trained network over overlapping tiles.
-
-    turns      ways to lay each tile whose answers are averaged, 1 or 8; None for as many as the model was judged with
-    threads    None for one on each core
-    fallback   answers where there is no model at all
-    """
-
+    model: Model | None = None
     tiling: Tiling = field(default_factory=Tiling)
-    turns: int | None = None
-    threads: int | None = None
-    fallback: OtsuRecipe = field(default_factory=OtsuRecipe)
 
-    @property
-    def learned(self) -> bool:
-        """Whether a model comes with the package."""
-        return is_model(SHIPPED)
+    def decode(self, case: Case, /) -> AbstractContextManager[RowReader]:
+        return opened(case.path)
 
-    def prepare(self, context: Context, /) -> Model:
-        """Open the named model, or the shipped one; nothing is learned here."""
-        folder = context.out / INSTANCES if context.out is not None and context.settings.get("instances") else None
-        if context.model is None and not self.learned:
-            return Looking(Thresholds(self.fallback), folder)
-        place = context.model or SHIPPED
-        plan = read_plan(place, challenge="cells")
-        judged = plan.number("turns", least=1, most=8, default=MOST_TURNS)
-        turns = int(context.settings.get("turns") or self.turns or judged)
-        segmenter = open_segmenter(place, threads=self.threads)
-        return Looking(Network(segmenter, Decision.of(plan), self.tiling, turns), folder)
+    def infer(self, image: RowReader, work: Work = ALONE, /) -> Iterator[Rows]:
+        """Bands of probabilities, from the top, before the decision."""
+        return predict_tiles(image, self.segmenter, tiling=self.tiling, turns=self.turns, work=work)
+
+    def predict(self, image: RowReader, work: Work = ALONE, /) -> Prediction[Rle]:
+        kept = np.empty(image.shape, np.uint8) if PROBABILITY in work.keep else None
+
+        def keep(top: int, rows: npt.NDArray[np.float32]) -> None:
+            if kept is not None:
+                np.rint(rows * 255, out=kept[top : top + len(rows)], casting="unsafe")
+
+        cells = self.decision.apply(self.infer(image, work), image.shape, keep)
+        return Prediction(cells, {} if kept is None else {PROBABILITY: kept})
+
+    def __call__(self, value: Any, /) -> CellsResult:
+        return _call(self, value)
 
 
-RECIPE = LearnedRecipe()
+@dataclass(frozen=True, slots=True)
+class OtsuPredictor:
+    """Otsu's threshold on the haematoxylin channel: the baseline. Artefacts: `probability`, 0 or 255."""
+
+    otsu: Otsu = field(default_factory=Otsu)
+    model: Model | None = None
+
+    def decode(self, case: Case, /) -> AbstractContextManager[RowReader]:
+        return opened(case.path)
+
+    def predict(self, image: RowReader, work: Work = ALONE, /) -> Prediction[Rle]:
+        mask = self.otsu.segment(image.read(0, image.shape[0]))
+        kept = {PROBABILITY: mask.view(np.uint8) * np.uint8(255)} if PROBABILITY in work.keep else {}
+        return Prediction(encode(mask, order=ORDER), kept)
+
+    def __call__(self, value: Any, /) -> CellsResult:
+        return _call(self, value)
+
+
+def _call(predictor: CellsPredictor | OtsuPredictor, value: Any) -> CellsResult:
+    """The result for an image in memory."""
+    image = as_rgb(value)
+    prediction = predictor.predict(in_memory(image), Work(keep=frozenset({PROBABILITY})))
+    return CellsResult(image, prediction.answer, prediction.artefacts[PROBABILITY])
+
+
+def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
+    """The named model, or the shipped one."""
+    model = open_model(context.model or SHIPPED, challenge="cells")
+    decision = model.decision(CellsDecision)
+    turns = context.settings.turns or decision.turns
+    return CellsPredictor(open_segmenter(model.file, threads=context.threads), decision, turns, model)
+
+
+def load_baseline(_context: Context[Rle, CellsSettings]) -> OtsuPredictor:
+    return OtsuPredictor()
+
+
+def artefacts(settings: CellsSettings) -> list[Artefact[Rle]]:
+    """With `--instances`, a label image and a table for every picture."""
+    wanted = Artefact("instances", frozenset({PROBABILITY}), _write_instances)
+    return [wanted] if settings.instances else []
+
+
+def _write_instances(out: Path, case: Case, prediction: Prediction[Rle]) -> None:
+    write_instances(out / INSTANCES / case.path.stem, prediction.answer, prediction.artefacts[PROBABILITY])

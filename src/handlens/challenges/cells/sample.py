@@ -8,6 +8,7 @@ Lengths are pixels at 40x whatever the picture's size, as in the real images; on
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,9 @@ from handlens.challenges.cells.tissue import (
     lay_tissue,
 )
 from handlens.io import images
-from handlens.types import Settings
+
+if TYPE_CHECKING:
+    from handlens.challenges.cells.options import CellsSettings
 
 PARTS = ("train", "test")
 LEAST_TRAIN = 2
@@ -34,7 +37,7 @@ LEAST_TRAIN = 2
 BLOOD = np.array([0.13, 0.82, 0.62])  # red cells take eosin too, but look more orange
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: CellsSettings) -> None:
     """Labelled slides for training, `cases` without labels for testing, and the labels of these under `truth`."""
     for number, part in enumerate(PARTS):
         masks = folder / ("train" if part == "train" else "truth") / "mask"

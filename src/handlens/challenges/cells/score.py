@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import EMPTY, Rle, decode, encode, format_pairs, parse_pairs
-from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.cells.options import CellsSettings
 
 EMPTY_DICE = 1.0
 """Dice where mask and answer are both empty (the text; the organiser's own code gives NaN)."""
@@ -22,7 +26,7 @@ MAX_TRANSPOSED = 100_000_000
 """Largest image, in pixels, that is turned to see whether the hint applies: a hundred times the contest's."""
 
 
-def codec(settings: Settings) -> Codec:
+def codec(settings: CellsSettings) -> Codec[Rle]:
     """`img,pixels`; an empty cell is an empty mask."""
     return Codec(
         id_column="img",
@@ -46,9 +50,9 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Rle], truth: Truth[Rle], settings: CellsSettings) -> Score:
     """Mean Dice, and a hint when the answers look transposed."""
-    order: Order = settings["order"]
+    order: Order = settings.order
     cases, turned = [], []
     for case in truth.cases:
         true, said = truth.read(case), answers[case.id]
@@ -61,11 +65,11 @@ def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score
     return Score(mean, {"mean Dice": mean}, tuple(cases), notes)
 
 
-def perfect(label: Rle, case: Case, settings: Settings) -> Rle:
+def perfect(label: Rle, case: Case, settings: CellsSettings) -> Rle:
     return label
 
 
-def empty(case: Case, settings: Settings) -> Rle:
+def empty(case: Case, settings: CellsSettings) -> Rle:
     return EMPTY
 
 

@@ -1,8 +1,8 @@
-"""What the training engine is told about cells: crops of slides, a mask for each, and Dice."""
+"""The training of cells: crops of slides, a mask for each, and Dice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,26 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
-from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, fade_margin, measure_offset, move, usual_offset
-from handlens.errors import DataError, HandlensError
+from handlens.challenges.cells.augment import cut, edge_weight
+from handlens.challenges.cells.decision import CellsDecision
+from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, measure_offset, usual_offset
+from handlens.challenges.cells.options import SCHEDULE, CellsSettings, CellsTraining
+from handlens.challenges.cells.predictor import CellsPredictor
+from handlens.errors import DataError
+from handlens.inference.session import open_segmenter
 from handlens.io.images import read_rgb
-from handlens.masks.components import drop_specks, fill_holes
 from handlens.masks.metrics import compare, dice
-from handlens.masks.rle import Rle, decode, encode
-from handlens.types import Progress, Settings, Truth, no_progress
+from handlens.masks.rle import Rle, decode
+from handlens.training import require_engine
+from handlens.types import Case, Progress, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from handlens.training.task import Decision, Graph, Task
+    from handlens.training.task import Graph, Task
 
 Bytes = npt.NDArray[np.uint8]
+Probability = npt.NDArray[np.float32]
 
 SPECKS = (0, 40, 80, 120)
 """Pixels of the smallest piece that is kept: what may be chosen."""
@@ -46,63 +52,25 @@ CARD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """What `--set` can change about cells.
-
-    encoder    lite0, lite1, lite2 or timm:NAME
-    weights    imagenet, scratch, or a file
-    crop       side of a training crop in pixels, a multiple of 32
-    outline    how much more a pixel at an outline counts
-    dice       how much the overlap counts, beside cross-entropy
-    turns      turned and mirrored copies whose answers are averaged: 1 or 8
-    aligned    whether labels that lie beside what they show are learned in their places; answers are moved back
-    stain, gamma, bends, blurs, grains, smallest, largest  see handlens.challenges.cells.augment
-    """
-
-    encoder: str = "lite0"
-    weights: str = "imagenet"
-    crop: int = 256
-    outline: float = 1.0
-    dice: float = 1.0
-    turns: int = 8
-    aligned: bool = True
-    stain: float = 0.4
-    gamma: float = 0.25
-    bends: float = 0.15
-    blurs: float = 0.1
-    grains: float = 0.1
-    smallest: float = 0.8
-    largest: float = 1.25
-
-    def __post_init__(self) -> None:
-        if self.crop < 32 or self.crop % 32:
-            raise HandlensError(f"crop is {self.crop}; expected a multiple of 32")
-        if self.turns not in (1, 8):
-            raise HandlensError(f"turns is {self.turns}; expected 1 or 8")
-        if not 0.1 <= self.smallest <= self.largest <= 10:
-            raise HandlensError(f"scale from {self.smallest} to {self.largest}; expected 0.1 to 10, smallest first")
+def train(folder: Path, run: Path, settings: CellsSettings, progress: Progress) -> Mapping[str, float]:
+    """Train on the labelled slides of a folder; the numbers are out of fold."""
+    engine = require_engine()
+    fields, schedule = engine.split_fields(CellsTraining(), SCHEDULE, settings.set)
+    numbers: Mapping[str, float] = engine.train(
+        partial(make_task, folder, fields, settings), schedule, settings, run, progress
+    )
+    return numbers
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
-    """Train on the labelled slides of a folder; the numbers are of slides that were not learned from."""
-    from handlens.training.engine import train as train_task
-    from handlens.training.plan import Schedule, as_told
-
-    usual = Schedule(batch=4, pretrained_rate=1.0)  # in an hour on a CPU a slower encoder does not get far enough
-    fields, schedule, effort = as_told(Fields(), usual, settings)
-    return train_task(partial(make_task, folder, fields, settings), schedule, effort, run, progress)
-
-
-def make_task(folder: Path, fields: Fields, settings: Settings, progress: Progress = no_progress) -> Task:
+def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, progress: Progress = no_progress) -> Task:
     """Cells as the engine sees it, all slides in memory."""
     from handlens.training.task import Task
 
-    settings = {**settings, "order": score.ORDER}  # in memory only one of the two is needed
+    settings = settings.replace(order=score.ORDER)  # in memory only one of the two is needed
     truth = data.open_truth(folder, settings)
     labels = tuple(truth.read(case) for case in truth.cases)
     pairs, offsets = _read_slides(truth, labels, progress, aligned=fields.aligned)
-    slides = Slides(pairs, labels, offsets, fields)
+    slides = Slides(truth.cases, pairs, labels, offsets, fields)
     return Task(
         challenge="cells",
         metric="Dice",
@@ -113,14 +81,15 @@ def make_task(folder: Path, fields: Fields, settings: Settings, progress: Progre
         make_item=slides.make_item,
         loss=slides.loss,
         measure=slides.measure,
-        predict=slides.predict,
+        infer=slides.infer,
         decide=slides.decide,
         answer=slides.answer,
         score=lambda answers: score.score(answers, truth, settings),
         graph=graph,
-        default=slides.plain_decision(usual_offset(offsets)),
+        default=slides.default_decision(usual_offset(offsets)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
         card=CARD,
+        cases=truth.cases,
     )
 
 
@@ -129,25 +98,24 @@ class Slides:
     """Slides with their masks (0 or 255), the same as runs, how far they lie beside what they show, and everything
     that is done with them."""
 
+    cases: tuple[Case, ...]
     pairs: tuple[tuple[Bytes, Bytes], ...]
     labels: tuple[Rle, ...]
     offsets: tuple[Offset, ...]
-    fields: Fields
+    fields: CellsTraining
 
     def make_network(self) -> nn.Module:
+        from handlens.challenges.cells.network import LightUNet
         from handlens.training.encoders import make_encoder
-        from handlens.training.networks import LightUNet
 
         return LightUNet(make_encoder(self.fields.encoder, self.fields.weights))
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         """A changed crop, its mask, and how much each pixel counts."""
-        from handlens.challenges.cells.augment import Augmentation, cut, edge_weight
-
-        own = ("stain", "gamma", "bends", "blurs", "grains", "smallest", "largest")
-        how = Augmentation(**{name: getattr(self.fields, name) for name in own})
         offset = self.offsets[index]
-        image, mask = cut(rng, *self.pairs[index], self.fields.crop, how, (offset.down, offset.right))
+        image, mask = cut(
+            rng, *self.pairs[index], self.fields.crop, self.fields.augmentation, (offset.down, offset.right)
+        )
         return {"image": image, "mask": mask, "weight": edge_weight(mask, extra=self.fields.outline)}
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
@@ -160,42 +128,50 @@ class Slides:
 
         return hard_dice(logits, batch["mask"])
 
-    def predict(self, network: nn.Module, index: int) -> Bytes:
-        """Probabilities of a whole slide, times 255."""
-        from handlens.training.whole import predict_whole
+    def infer(self, model: Path) -> Callable[[int], Probability]:
+        """Probabilities of a whole slide, by the predictor that ships, with this ONNX file."""
+        decision = self.default_decision(NOWHERE_ELSE)
+        predictor = CellsPredictor(open_segmenter(model), decision, self.fields.turns)
 
-        return predict_whole(network, self.pairs[index][0], turns=self.fields.turns)
+        def infer(index: int) -> Probability:
+            with predictor.decode(self.cases[index]) as image:
+                return np.concatenate([rows for _, rows in predictor.infer(image)])
 
-    def decide(self, indices: Sequence[int], predictions: Mapping[int, Bytes]) -> Decision:
-        """Moved as labels usually are, margin and threshold with the best Dice; then holes and specks, also by that."""
+        return infer
+
+    def decide(self, indices: Sequence[int], predictions: Mapping[int, Probability]) -> CellsDecision:
+        """Moved as labels usually are, margin and threshold with the best Dice; then holes and specks, also by that.
+
+        Thresholds are compared in 255 steps; the answers that are scored compare exact probabilities.
+        """
         offset = usual_offset(self.offsets[index] for index in indices)
+        start = self.default_decision(offset)
         best = -1.0, 0, 0
         for margin in MARGINS:
-            shown = [(_as_labelled(predictions[index], offset, margin), self.pairs[index][1]) for index in indices]
-            levels = np.mean([dice_at_levels(*each) for each in shown], axis=0)
-            best = max(best, (float(levels.max()), -margin, 1 + int(levels.argmax())))
-        decision = self.plain_decision(offset) | {"threshold": (best[2] - 0.5) / 255, "margin": -best[1]}
+            levels = np.zeros((len(indices), 255))
+            for row, index in enumerate(indices):
+                levels[row] = dice_at_levels(_levels(predictions[index], start, margin), self.pairs[index][1])
+            values = levels.mean(axis=0)
+            best = max(best, (float(values.max()), -margin, 1 + int(values.argmax())))
+        decision = start.replace(threshold=(best[2] - 0.5) / 255, margin=-best[1])
         for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
-            values = [self._mean_dice(indices, predictions, decision | {name: size}) for size in sizes]
-            decision[name] = sizes[int(np.argmax(np.round(values, 6)))]
+            values = [self._mean_dice(indices, predictions, decision.replace(**{name: size})) for size in sizes]
+            decision = decision.replace(**{name: sizes[int(np.argmax(np.round(values, 6)))]})
         return decision
 
-    def plain_decision(self, offset: Offset) -> dict[str, Any]:
+    def default_decision(self, offset: Offset) -> CellsDecision:
         """What is done with probabilities before anything was chosen."""
-        where = {"down": round(offset.down, 3), "right": round(offset.right, 3), "margin": 0}
-        return {"threshold": 0.5, "smallest": 0, "largest_hole": 0, "turns": self.fields.turns, **where}
+        down, right = round(offset.down, 3), round(offset.right, 3)
+        return CellsDecision(threshold=0.5, turns=self.fields.turns, down=down, right=right)
 
-    def _mean_dice(self, indices: Sequence[int], predictions: Mapping[int, Bytes], decision: Decision) -> float:
+    def _mean_dice(
+        self, indices: Sequence[int], predictions: Mapping[int, Probability], decision: CellsDecision
+    ) -> float:
         answers = [(self.answer(index, predictions[index], decision), self.labels[index]) for index in indices]
         return float(np.mean([dice(compare(said, true), empty=score.EMPTY_DICE) for said, true in answers]))
 
-    def answer(self, _index: int, prediction: Bytes, decision: Decision) -> Rle:
-        """Rle of the mask, made as the solver makes them."""
-        shape = (prediction.shape[0], prediction.shape[1])
-        shown = _as_labelled(prediction, Offset(decision["down"], decision["right"]), decision["margin"])
-        said = encode(shown > decision["threshold"] * 255, order=score.ORDER)
-        said = fill_holes(said, shape, largest=decision["largest_hole"])
-        return drop_specks(said, shape, smallest=decision["smallest"])
+    def answer(self, _index: int, prediction: Probability, decision: CellsDecision) -> Rle:
+        return decision.apply([(0, prediction.copy())], (prediction.shape[0], prediction.shape[1]))
 
 
 def graph(network: nn.Module) -> Graph:
@@ -222,15 +198,15 @@ def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
     return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
 
 
-def _as_labelled(prediction: Bytes, offset: Offset, margin: int) -> Bytes:
-    """A prediction where labels lie, and as faint at the border as they are rare there."""
-    shown = move(prediction, offset)
-    fade_margin(shown, (shown.shape[0], shown.shape[1]), top=0, margin=margin)
-    return np.rint(shown).astype(np.uint8)
+def _levels(prediction: Probability, decision: CellsDecision, margin: int) -> Bytes:
+    """A prediction where labels lie, fading towards the border, in 255 steps."""
+    shape = (prediction.shape[0], prediction.shape[1])
+    placed = decision.replace(margin=margin).place([(0, prediction.copy())], shape)
+    return np.concatenate([np.rint(rows * 255).astype(np.uint8) for _, rows in placed])
 
 
 def _read_slides(
-    truth: Truth, labels: Sequence[Rle], progress: Progress, *, aligned: bool
+    truth: Truth[Rle], labels: Sequence[Rle], progress: Progress, *, aligned: bool
 ) -> tuple[tuple[tuple[Bytes, Bytes], ...], tuple[Offset, ...]]:
     """Slides with their masks, and how far these lie beside what they show, where that is asked for."""
     pairs: list[tuple[Bytes, Bytes]] = []

@@ -2,27 +2,9 @@
 
 from pathlib import Path
 
-from handlens.challenges.forgery import data, score
-from handlens.lazy import recipe_of, sample_of, train_of
-from handlens.types import Challenge, Option, SampleDefaults
-
-OPTIONS = (
-    Option("sources", "Folder of pictures to cut from, instead of painted ones.", commands=("sample",), kind="path"),
-    Option(
-        "kind",
-        "Only this kind of forgery; otherwise all, as often as in the contest.",
-        choices=("object clone", "region copy", "cover-up", "panel reuse", "lane reuse"),
-        commands=("sample",),
-    ),
-    Option(
-        "panels",
-        "Figures of one panel or of several; otherwise both, as often as in the contest.",
-        choices=("one", "several"),
-        commands=("sample",),
-    ),
-    Option("more", "A further folder of labelled figures to learn from.", commands=("train",), kind="path"),
-    Option("seconds", "Most seconds spent on one image.", default=13.0, commands=("solve", "train")),
-)
+from handlens.challenges.forgery import data, options, score
+from handlens.lazy import lazy
+from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -32,14 +14,15 @@ CHALLENGE = Challenge(
     rules=Path(__file__).with_name("rules.md"),
     read_cases=data.read_cases,
     open_truth=data.open_truth,
-    inspect=data.inspect,
-    write_sample=sample_of(__name__),
+    survey=data.survey,
+    write_sample=lazy(f"{__name__}.sample:write_sample"),
     sample_defaults=SampleDefaults(cases=10, size=512),
     codec=score.codec,
     score=score.score,
     perfect=score.perfect,
     empty=score.empty,
-    recipe=recipe_of(__name__),
-    options=OPTIONS,
-    train=train_of(__name__),
+    load=lazy(f"{__name__}.predictor:load"),
+    settings_type=options.ForgerySettings,
+    parallel=True,
+    train=lazy(f"{__name__}.training:train"),
 )

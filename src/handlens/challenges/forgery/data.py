@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from handlens.errors import DataError, Problem, inside
 from handlens.io.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
 from handlens.io.submissions import read_solutions
 from handlens.masks.rle import MAX_INSTANCES, encode
-from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
+from handlens.types import Case, Inventory, Part, Shape, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.forgery.options import ForgerySettings
 
 SOLUTION = "solution.csv"
 
@@ -29,7 +33,9 @@ class _Source:
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
-    """The images of one part; a folder of pictures alone is a test part."""
+    """The images of one part; a single image, or a folder of images alone, is a test part."""
+    if folder.is_file():
+        return [picture_case(folder.stem, folder)] if part == "test" else []
     if part == "train":
         return [case for case, _ in _labelled(folder)]
     return [
@@ -40,7 +46,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     ]
 
 
-def open_truth(path: Path, settings: Settings) -> Truth:
+def open_truth(path: Path, settings: ForgerySettings) -> Truth[Instances]:
     """`train_images/` with `train_masks/`, or a solution file `case_id,annotation,shape`."""
     if path.is_file():
         return _open_solution(path)
@@ -63,7 +69,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
     return Truth(tuple(case for case, _ in labelled), read)
 
 
-def inspect(folder: Path) -> Inventory:
+def survey(folder: Path) -> Inventory:
     """Counts, sizes, instances, and what is wrong, from headers alone."""
     facts: dict[str, str] = {}
     problems: list[Problem] = []
@@ -85,7 +91,7 @@ def inspect(folder: Path) -> Inventory:
             shapes[stem] = shapes[stem] or shape
             sizes[shown(shape)] += 1
         if source.masks:
-            instances += _inspect_masks(folder, source.masks, shapes, problems)
+            instances += _survey_masks(folder, source.masks, shapes, problems)
     if not sizes and not problems:
         what = "no pictures: expected them here, or in train_images/authentic/, train_images/forged/ or test_images/"
         problems.append(Problem(what, file=str(folder)))
@@ -148,7 +154,7 @@ def _refuse_wrong_mask(
         raise DataError("a mask without instances: an image without forgery belongs in authentic/", file=path)
 
 
-def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], problems: list[Problem]) -> Counter[int]:
+def _survey_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], problems: list[Problem]) -> Counter[int]:
     instances: Counter[int] = Counter()
     files = {path.stem: path for path in sorted(masks.glob("*.npy")) if not path.name.startswith(".")}
     problems += [
@@ -169,7 +175,7 @@ def _inspect_masks(folder: Path, masks: Path, shapes: dict[str, Shape | None], p
     return instances
 
 
-def _open_solution(path: Path) -> Truth:
+def _open_solution(path: Path) -> Truth[Instances]:
     solutions = read_solutions(path, id_column="case_id", answer_column="annotation")
     cases = tuple(Case(s.id, path, s.shape, group=s.id) for s in solutions)
 

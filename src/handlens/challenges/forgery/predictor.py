@@ -1,46 +1,53 @@
-"""How forgeries are found: every figure is looked at by the detector, and its sure groups are the answer."""
+"""The predictor of forgery: the detector with the shipped decision, or with one that `handlens train` fitted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any
 
-from handlens.challenges.forgery.detect import SECONDS, Detector
+import numpy.typing as npt
+
+from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.decision import FILE, read_decision
-from handlens.challenges.forgery.score import ORDER
+from handlens.challenges.forgery.options import SECONDS, ForgerySettings
+from handlens.challenges.forgery.result import ForgeryResult
+from handlens.challenges.forgery.score import ORDER, Instances
+from handlens.inference.values import as_array
 from handlens.io.images import read_image
-from handlens.masks.rle import Rle, encode
-from handlens.types import Case, Context, Model
+from handlens.masks.rle import encode
+from handlens.types import ALONE, Case, Context, Prediction, Work
+
+FINDINGS = "findings"
+"""Artefact: everything the detector found, `detect.findings.Findings`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """Answers a case with the groups that the detector is sure of; none is `authentic`."""
+class ForgeryPredictor:
+    """Answers with the groups that the detector is sure of; none is `authentic`. Artefacts: `findings`."""
 
-    detector: Detector
-    seconds: float
-
-    def __call__(self, case: Case, /) -> tuple[Rle, ...]:
-        found = self.detector.look(read_image(case.path), self.seconds)
-        return tuple(encode(group.mask(found.shape), order=ORDER) for group in found.groups)
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """The detector with the shipped decision, or with one that `handlens train forgery` fitted."""
-
-    parallel: ClassVar[bool] = True
-
-    detector: Detector = field(default_factory=Detector)
+    detector: Detector = field(default_factory=lambda: Detector().ready())
     seconds: float = SECONDS
-    """Most time for one image, where the settings say nothing else."""
+    model: None = None
 
-    def prepare(self, context: Context, /) -> Model:
-        """Read the decision; nothing is learned here."""
-        detector = self.detector
-        if context.model is not None:
-            detector = replace(detector, decision=read_decision(context.model / FILE))
-        return Looking(detector.ready(), context.settings.get("seconds", self.seconds))
+    @contextmanager
+    def decode(self, case: Case, /) -> Iterator[npt.NDArray[Any]]:
+        yield read_image(case.path)
+
+    def predict(self, image: npt.NDArray[Any], work: Work = ALONE, /) -> Prediction[Instances]:
+        found = self.detector.look(image, self.seconds)
+        instances = tuple(encode(group.mask(found.shape), order=ORDER) for group in found.groups)
+        return Prediction(instances, {FINDINGS: found})
+
+    def __call__(self, value: Any, /) -> ForgeryResult:
+        image = as_array(value)
+        return ForgeryResult(image, self.predict(image).artefacts[FINDINGS])
 
 
-RECIPE = Matching()
+def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
+    """The detector with the decision of a run, or the shipped one."""
+    detector = Detector()
+    if context.model is not None:
+        detector = replace(detector, decision=read_decision(context.model / FILE))
+    return ForgeryPredictor(detector.ready(), context.settings.seconds)

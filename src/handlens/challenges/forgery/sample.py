@@ -6,17 +6,16 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
+from handlens.challenges.forgery.options import ForgerySettings
 from handlens.errors import HandlensError
 from handlens.io.images import Array, write_png
 from handlens.masks import rle
-from handlens.types import Settings
 
 AUTHENTIC = "authentic"
 AUTHENTIC_SHARE = 0.4
@@ -36,16 +35,14 @@ SMALLEST_FIGURE = 128
 """Longer side in pixels below which a figure is not made smaller than asked for."""
 
 
-def write_sample(
-    folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings = MappingProxyType({})
-) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: ForgerySettings | None = None) -> None:
     """Write train pictures with masks, `cases` test pictures, and the truth of the test under `truth`.
 
     `size` is the longer side of a figure in pixels, at most. The same seed writes the same bytes. `settings` may name
     a folder of clean pictures as `sources`, the one `kind` of forgery that is wanted, and whether figures have one or
     several `panels`.
     """
-    usual = _wanted(size, settings)
+    usual = _wanted(size, settings or ForgerySettings())
     pairs = max(2, round(cases * FORGED_ONLY / (2 * FORGED_ONLY - 1)))  # twins counted, about `cases`
     for number in range(pairs):
         name = str(FIRST_ID + number)
@@ -61,10 +58,10 @@ def write_sample(
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
 
 
-def _wanted(size: int, settings: Settings) -> Wanted:
+def _wanted(size: int, settings: ForgerySettings) -> Wanted:
     """What the settings say of a figure."""
-    sources = open_sources(Path(settings["sources"])) if settings.get("sources") else None
-    kind, panels = settings.get("kind"), settings.get("panels")
+    sources = open_sources(Path(settings.sources)) if settings.sources else None
+    kind, panels = settings.kind, settings.panels
     if (kind, panels) == ("panel reuse", "one"):
         raise HandlensError("panel reuse in figures of one panel: it needs two; leave out --panels, or say several")
     return Wanted(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)

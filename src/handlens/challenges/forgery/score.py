@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from handlens.masks.metrics import matched_f1_of_many
 from handlens.masks.rle import Rle, format_lists, parse_many_lists
-from handlens.types import Case, CaseScore, Codec, Order, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.forgery.options import ForgerySettings
 
 AUTHENTIC = "authentic"
 """The word for an image without forgery; inside it is the empty tuple of instances."""
@@ -19,7 +23,7 @@ ORDER: Order = "columns"
 Instances = tuple[Rle, ...]
 
 
-def codec(settings: Settings) -> Codec:
+def codec(settings: ForgerySettings) -> Codec[tuple[Rle, ...]]:
     """`case_id,annotation`: `authentic`, or one JSON list for each instance joined by `;`."""
     return Codec(
         id_column="case_id",
@@ -53,7 +57,7 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Instances], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Instances], truth: Truth[tuple[Rle, ...]], settings: ForgerySettings) -> Score:
     """Mean over images of 1 or 0 where one side says authentic, and of oF1 where both name instances."""
     pairs = [(answers[case.id], truth.read(case)) for case in truth.cases]
     values = iter(matched_f1_of_many([(said, true) for said, true in pairs if said and true]))
@@ -74,11 +78,11 @@ def score(answers: Mapping[str, Instances], truth: Truth, settings: Settings) ->
     return Score(mean, parts, cases)
 
 
-def perfect(label: Instances, case: Case, settings: Settings) -> Instances:
+def perfect(label: Instances, case: Case, settings: ForgerySettings) -> Instances:
     return label
 
 
-def empty(case: Case, settings: Settings) -> Instances:
+def empty(case: Case, settings: ForgerySettings) -> Instances:
     return ()
 
 

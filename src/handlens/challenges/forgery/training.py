@@ -26,19 +26,17 @@ from handlens.challenges.forgery.detect.decision import (
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.match_labels import FALSE, label_matches
 from handlens.challenges.forgery.match_records import from_text, to_text
-from handlens.challenges.forgery.score import ORDER
+from handlens.challenges.forgery.options import ForgerySettings
+from handlens.challenges.forgery.score import ORDER, Instances
 from handlens.errors import DataError
 from handlens.inference.executors import map_in_processes, usable_cores
 from handlens.io.files import write_text
 from handlens.io.images import read_image
 from handlens.masks.metrics import matched_f1
 from handlens.masks.rle import Rle, decode, encode
-from handlens.runstore.store import JOURNAL, Journal, fingerprint
+from handlens.runstore.store import UNFINISHED, Journal, fingerprint_of
 from handlens.splits import fold_of
-from handlens.types import Case, Progress, Settings, Shape, Truth
-
-MORE = "more.jsonl"
-"""File of a run with what was seen in the further figures, until all is done."""
+from handlens.types import Case, Progress, Shape, Truth
 
 FOLDS = 5
 """Parts of the figures; each is judged by a decision that was fitted to the others."""
@@ -73,7 +71,7 @@ class Example:
     labels: tuple[int, ...]
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
+def train(folder: Path, run: Path, settings: ForgerySettings, progress: Progress) -> Mapping[str, float]:
     """Fit the decision to the labelled figures of a folder, and of one `more`; the numbers are of figures that were not
     fitted to.
 
@@ -90,8 +88,6 @@ def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) ->
         raise DataError(f"the detector finds no true copy in {names}, so that there is nothing to learn from")
     decision, numbers = fit(examples)
     write_text(run / FILE, decision.to_json())
-    for look in looks:
-        (run / look.journal).unlink(missing_ok=True)
     return numbers
 
 
@@ -123,13 +119,13 @@ def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
     hits = forged & said
     worth = float(np.clip(value[hits].mean(), 0.2, 0.95)) if hits.any() else worth
     numbers = {
-        "figures": float(len(examples)),
+        "figures": len(examples),
         "oF1 of forged figures": float(value[forged].mean()) if forged.any() else float("nan"),
         "oF1 of forged figures answered": worth,
         "forged figures answered": float(said[forged].mean()) if forged.any() else float("nan"),
         "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
         "oF1": float(value.mean()),
-        "tiers fitted": float(len(curves := fit_curves(examples, tiers))),
+        "tiers fitted": len(curves := fit_curves(examples, tiers)),
     }
     return Decision(_with_known(curves), worth, slope, offset, strict), numbers
 
@@ -190,16 +186,16 @@ class Look:
     """The labelled figures of a folder, and the file of the run in which is kept what was seen until all is done."""
 
     number: int
-    truth: Truth
+    truth: Truth[Instances]
     folder: Path
     run: Path
-    journal: str
     seconds: float
 
     def examples(self, progress: Progress) -> list[Example]:
         """All figures with their matches; those of another folder are in other groups, whatever their names."""
         words = [version("handlens"), repr(Detector()), str(self.seconds), *MEASURED]
-        journal = Journal(self.run, fingerprint(words, self.folder, without=self.run), self.journal)
+        key = fingerprint_of(words, self.folder, without=self.run)  # `more` is no part of the run's own
+        journal = Journal(self.run / UNFINISHED / f"matches-{key[:16]}.jsonl")
         try:
             _look_at_all(self.truth.cases, self.seconds, journal, progress)
         finally:
@@ -207,23 +203,23 @@ class Look:
         return [_example(self.number, case, self.truth, journal.done[case.id][0]) for case in self.truth.cases]
 
 
-def _looks(folder: Path, run: Path, settings: Settings) -> list[Look]:
+def _looks(folder: Path, run: Path, settings: ForgerySettings) -> list[Look]:
     """What is to be looked at: the folder, and `more` where that is given."""
-    more = settings.get("more")
+    more = settings.more
     if more is not None:
         if not more.is_dir():
             raise DataError("no such folder", file=more)
         one, other = folder.resolve(), more.resolve()
         if one.is_relative_to(other) or other.is_relative_to(one):
             raise DataError(f"this is {folder}, or one lies in the other: no figure may count twice", file=more)
-    folders = [(folder, JOURNAL), *([(more, MORE)] if more is not None else [])]
+    folders = [folder, *([more] if more is not None else [])]
     return [
-        Look(number, data.open_truth(each, settings), each, run, name, float(settings["seconds"]))
-        for number, (each, name) in enumerate(folders)
+        Look(number, data.open_truth(each, settings), each, run, settings.seconds)
+        for number, each in enumerate(folders)
     ]
 
 
-def _tell(progress: Progress, before: int, total: int, done: int, _of: int) -> None:
+def _tell(progress: Progress, before: int, total: int, done: int, _of: int, _words: str = "", /) -> None:
     progress(before + done, total)
 
 
@@ -252,7 +248,7 @@ def _look(detector: Detector, seconds: float, case: Case) -> str:
     return to_text((picture.shape[0], picture.shape[1]), best)
 
 
-def _example(look: int, case: Case, truth: Truth, text: str) -> Example:
+def _example(look: int, case: Case, truth: Truth[Instances], text: str) -> Example:
     shape, matches = from_text(text)
     instances = tuple(truth.read(case))
     masks = [decode(each, shape, order=ORDER) for each in instances]

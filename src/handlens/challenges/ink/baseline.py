@@ -9,6 +9,7 @@ how the stack was cut into bands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -23,7 +24,7 @@ from handlens.challenges.ink.window import read_fragment_mask
 from handlens.io import volumes
 from handlens.masks.metrics import Counts, fbeta
 from handlens.masks.rle import Rle, decode, encode
-from handlens.types import Case, Context, Shape, Truth
+from handlens.types import ALONE, Case, Prediction, Shape, Truth, Work
 
 Map = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -48,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class PooledStatistics:
+class DepthStatistics:
     """Statistics pooled over depth, a linear combination, and a quantile."""
 
     offsets: tuple[float, ...] = (-4, -2, -1, 0, 1, 2, 3)
@@ -72,55 +73,65 @@ class PooledStatistics:
     band: int = 512
     """Rows of a slice in memory at once: a few hundred megabytes for the widest real fragment."""
 
-    def prepare(self, context: Context, /) -> InkModel:
+    def fit(self, train: Truth[Rle] | None) -> StatisticsPredictor:
         """Learn from labelled fragments; a training fragment is answered with what the others taught."""
-        train = context.training()
         fixed = Choice(np.array(self.default, np.float64), self.side, self.smooth, self.quantile)
-        lessons = [self._study(case, train) for case in train.cases] if train else []
-        groups = sorted({lesson.group for lesson in lessons})
-        learned = self._learn(lessons, ["", *groups], fixed)
-        return InkModel(self, learned[""], {group: learned[group] for group in groups})
+        labelled = [self._study(case, train) for case in train.cases] if train else []
+        groups = sorted({example.group for example in labelled})
+        learned = self._learn(labelled, ["", *groups], fixed)
+        return StatisticsPredictor(self, learned[""], {group: learned[group] for group in groups})
 
-    def _study(self, case: Case, train: Truth) -> Lesson:
+    def _study(self, case: Case, train: Truth[Rle]) -> LabelledBlocks:
         reduced = reduce_fragment(case.path, band=self.band)
         label = decode(train.read(case), reduced.shape, order=ORDER)
         layers = {side: take_layers(reduced, side, self.offsets) for side in SIDES}
-        return Lesson(_group(case), layers, reduced.inside, _to_blocks(label, reduced.block))
+        return LabelledBlocks(_group(case), layers, reduced.inside, _to_blocks(label, reduced.block))
 
-    def _learn(self, lessons: Sequence[Lesson], absent: Sequence[str], fixed: Choice) -> dict[str, Choice]:
+    def _learn(self, labelled: Sequence[LabelledBlocks], absent: Sequence[str], fixed: Choice) -> dict[str, Choice]:
         """For every group that is left out ("" for none), the side, smoothing, weights and quantile of the best F0.5.
 
-        The fixed ones where no lesson with ink is left.
+        The fixed ones where no example with ink is left.
         """
         best = dict.fromkeys(absent, (-1.0, fixed))
-        for side, smooth in product(SIDES, self.smoothings) if lessons else ():
-            features = [pool(lesson.layers[side], lesson.inside, smooth) for lesson in lessons]
+        for side, smooth in product(SIDES, self.smoothings) if labelled else ():
+            features = [pool(example.layers[side], example.inside, smooth) for example in labelled]
             for group in absent:
-                kept = [pair for pair in zip(features, lessons, strict=True) if pair[1].group != group]
-                if not any(lesson.ink.any() for _, lesson in kept):
+                kept = [pair for pair in zip(features, labelled, strict=True) if pair[1].group != group]
+                if not any(example.ink.any() for _, example in kept):
                     continue
                 weights = _fit(kept, self.ridge).reshape(KINDS, len(self.offsets))
                 for quantile in self.quantiles:
                     choice = Choice(weights, side, smooth, quantile)
-                    value = float(np.mean([_rate(feature, lesson, choice) for feature, lesson in kept]))
+                    value = float(np.mean([_rate(feature, example, choice) for feature, example in kept]))
                     best[group] = max(best[group], (value, choice), key=lambda found: found[0])
         return {group: choice for group, (_, choice) in best.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class InkModel:
+class StatisticsPredictor:
     """Answers a fragment; `without` says what to use for a training fragment's group: nothing it taught itself."""
 
-    recipe: PooledStatistics
+    statistics: DepthStatistics
     choice: Choice
     without: Mapping[str, Choice]
 
-    def __call__(self, case: Case, /) -> Rle:
+    model: None = None
+
+    def decode(self, case: Case, /) -> AbstractContextManager[Case]:
+        return nullcontext(case)
+
+    def predict(self, case: Case, work: Work = ALONE, /) -> Prediction[Rle]:
         choice = self.without.get(_group(case), self.choice)
-        reduced = reduce_fragment(case.path, band=self.recipe.band)
-        features = pool(take_layers(reduced, choice.side, self.recipe.offsets), reduced.inside, choice.smooth)
-        answer = _to_pixels(_combine(features, choice), reduced, choice.quantile, self.recipe.smallest)
-        return encode(answer, order=ORDER)
+        reduced = reduce_fragment(case.path, band=self.statistics.band)
+        features = pool(take_layers(reduced, choice.side, self.statistics.offsets), reduced.inside, choice.smooth)
+        answer = _to_pixels(_combine(features, choice), reduced, choice.quantile, self.statistics.smallest)
+        return Prediction(encode(answer, order=ORDER))
+
+    def __call__(self, value: Any, /) -> npt.NDArray[np.bool_]:
+        """The mask of a fragment's folder."""
+        case = Case(Path(value).name, Path(value))
+        rle = self.predict(case).answer
+        return decode(rle, volumes.open_stack(case.path / VOLUME).shape, order=ORDER)
 
 
 # --- from pixels to blocks ---------------------------------------------------------------------------------------
@@ -141,7 +152,7 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class LabelledBlocks:
     """A labelled fragment: its features on either side, its blocks inside the mask, and the share of ink in each."""
 
     group: str
@@ -268,23 +279,23 @@ def _combine(features: Map, choice: Choice) -> Map:
     return np.asarray(np.tensordot(choice.weights, features, axes=2), np.float32)
 
 
-def _fit(pairs: Sequence[tuple[Map, Lesson]], ridge: float) -> npt.NDArray[np.float64]:
+def _fit(pairs: Sequence[tuple[Map, LabelledBlocks]], ridge: float) -> npt.NDArray[np.float64]:
     """Least squares from features to the share of ink; every fragment counts the same, whatever its size."""
     count = pairs[0][0].shape[0] * pairs[0][0].shape[1]
     square, right = np.zeros((count, count)), np.zeros(count)
-    for feature, lesson in pairs:
-        inside = lesson.inside
+    for feature, example in pairs:
+        inside = example.inside
         rows = feature.reshape(count, *inside.shape)[:, inside].astype(np.float64)
-        ink = lesson.ink[inside].astype(np.float64)
+        ink = example.ink[inside].astype(np.float64)
         square += rows @ rows.T / len(ink)
         right += rows @ (ink - ink.mean()) / len(ink)
     return np.linalg.solve(square + ridge * (np.trace(square) / count + 1e-9) * np.eye(count), right)
 
 
-def _rate(features: Map, lesson: Lesson, choice: Choice) -> float:
+def _rate(features: Map, example: LabelledBlocks, choice: Choice) -> float:
     """F0.5, counted in blocks."""
-    inside = lesson.inside
-    score, ink = _combine(features, choice)[inside], lesson.ink[inside]
+    inside = example.inside
+    score, ink = _combine(features, choice)[inside], example.ink[inside]
     said = score > np.quantile(score, choice.quantile)
     tp, area = int(ink[said].sum()), int(ink.sum())
     return fbeta(Counts(tp, int(said.sum()) - tp, area - tp), beta=BETA, empty=0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handlens.challenges.ink.score import ORDER
 from handlens.errors import DataError, Problem, inside
@@ -12,7 +13,10 @@ from handlens.io import volumes
 from handlens.io.images import list_images, read_header, read_mask, shown
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
-from handlens.types import Case, Inventory, Part, Settings, Shape, Truth
+from handlens.types import Case, Inventory, Part, Shape, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.ink.options import InkSettings
 
 VOLUME = "surface_volume"
 LABEL = "inklabels.png"
@@ -24,7 +28,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     return [_case(fragment) for fragment in _fragments(folder, part)]
 
 
-def open_truth(path: Path, settings: Settings) -> Truth:
+def open_truth(path: Path, settings: InkSettings) -> Truth[Rle]:
     """Labels of a folder (`<id>/inklabels.png`, also under `train/`) or a solution file `Id,Predicted`."""
     if path.is_file():
         return open_pairs(path, id_column="Id", answer_column="Predicted", shape=None)
@@ -45,14 +49,14 @@ def open_truth(path: Path, settings: Settings) -> Truth:
     return Truth(tuple(cases), read)
 
 
-def inspect(folder: Path) -> Inventory:
+def survey(folder: Path) -> Inventory:
     """Fragments, slices, sizes, and what is wrong, from headers alone."""
     facts: dict[str, str] = {}
     problems: list[Problem] = []
     parts: tuple[Part, ...] = ("train", "test")
     for part in parts:
         for fragment in _fragments(folder, part):
-            facts[f"{part} {_name(fragment)}"] = _inspect_fragment(folder, fragment, part, problems)
+            facts[f"{part} {_name(fragment)}"] = _survey_fragment(folder, fragment, part, problems)
     if not facts:
         what = f"no fragments: expected train/<id>/{VOLUME}/00.tif and test/<id>/{VOLUME}/00.tif"
         problems.append(Problem(what, file=str(folder)))
@@ -103,7 +107,7 @@ def _read_shape(fragment: Path) -> Shape:
     return volumes.open_stack(fragment / VOLUME).shape
 
 
-def _inspect_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:
+def _survey_fragment(folder: Path, fragment: Path, part: Part, problems: list[Problem]) -> str:
     words = []
     shapes: dict[str, Shape] = {}
     if volume := volumes.find_volume(fragment / VOLUME):

@@ -1,4 +1,4 @@
-"""What training sees of labelled fragments: windows kept in files, parts of fragments, changed crops of them."""
+"""The training data of ink: flattened windows of labelled fragments in files, parts of them, augmented crops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.predict import STRIDE
+from handlens.challenges.ink.options import InkAugmentation
 from handlens.challenges.ink.score import ORDER
-from handlens.challenges.ink.window import Bytes, Mask, Surface, Window, find_surface, open_fragment
+from handlens.challenges.ink.tiles import STRIDE
+from handlens.challenges.ink.window import Bytes, Mask, Surface, Window, copy_tall, find_surface, open_fragment
 from handlens.errors import DataError
 from handlens.io.files import replacing
 from handlens.masks.rle import Rle, decode, encode
@@ -32,7 +33,7 @@ MIDDLE = 115.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class FragmentPart:
     """A labelled fragment, or a part of one: its window with spare layers, (layers, H, W), mask and ink (0 or 1)."""
 
     id: str
@@ -47,34 +48,16 @@ class Part:
         return encode(self.ink > 0, order=ORDER)
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How crops are changed; shares are probabilities.
-
-    crop        side in pixels, a multiple of 32
-    shift       layers that the window is moved by at most, either way
-    zoom        largest change of scale, either way; 1 for none
-    mix         share of crops that are mixed with another of the same fragment
-    contrast, brightness  spread of the logarithm of contrast, and of grey
-    """
-
-    crop: int
-    shift: int
-    zoom: float
-    mix: float
-    contrast: float
-    brightness: float
-
-
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-def read_parts(truth: Truth, window: Window, cache: Path, progress: Progress, *, folds: int) -> list[Part]:
+def read_parts(truth: Truth[Rle], window: Window, cache: Path, progress: Progress, *, folds: int) -> list[FragmentPart]:
     """Labelled fragments, each a part; a single one is cut into as many parts as there are folds, with gaps between."""
-    parts: list[Part] = []
+    parts: list[FragmentPart] = []
     for number, case in enumerate(truth.cases):
         progress(number, len(truth.cases), f"flattening fragment {case.id}")
-        stack, mask = open_fragment(case.path, cache=cache)
+        stack, mask = open_fragment(case.path)
+        stack = copy_tall(stack, cache)
         layers = _keep_window(case, find_surface(stack, mask, window), cache)
         ink = decode(truth.read(case), stack.shape, order=ORDER).view(np.uint8)
         name = case.group or case.id
@@ -122,13 +105,13 @@ def _keep_window(case: Case, surface: Surface, cache: Path) -> Bytes:
     return mapped
 
 
-def _part(name: str, group: str, window: Bytes, mask: Mask, ink: Bytes) -> Part:
+def _part(name: str, group: str, window: Bytes, mask: Mask, ink: Bytes) -> FragmentPart:
     cells = np.argwhere(_share(mask, CELL) > 0.5)
     if not len(cells):
         cells = np.argwhere(_share(mask, CELL) > 0)
     if not len(cells):
         raise DataError(f"fragment {name}: its mask is empty")
-    return Part(name, group, window, mask, ink, cells * CELL + CELL // 2)
+    return FragmentPart(name, group, window, mask, ink, cells * CELL + CELL // 2)
 
 
 def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
@@ -141,30 +124,30 @@ def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
 # --- crops ----------------------------------------------------------------------------------------------------------
 
 
-def make_item(rng: Random, part: Part, window: Window, how: Changes) -> Item:
+def make_item(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAugmentation) -> Item:
     """A changed crop: `window` (layers, crop, crop), `ink` and `weight` in squares. Beyond the fragment is nothing."""
-    item = _change(rng, _cut(rng, part, window, how), how)
+    item = _change(rng, _cut(rng, part, window, crop, how), how)
     if rng.random() < how.mix:
-        other = _change(rng, _cut(rng, part, window, how), how)
+        other = _change(rng, _cut(rng, part, window, crop, how), how)
         item = _blend(rng, item, other) if rng.random() < 0.5 else _paste(rng, item, other)
     return {name: np.ascontiguousarray(values) for name, values in item.items()}
 
 
-def _cut(rng: Random, part: Part, window: Window, how: Changes) -> Item:
+def _cut(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAugmentation) -> Item:
     """A crop of some size, at some depth, brought to the wanted size."""
     import cv2
 
-    side = round(how.crop * float(np.exp(rng.uniform(-1, 1) * np.log(how.zoom))))
+    side = round(crop * float(np.exp(rng.uniform(-1, 1) * np.log(how.zoom))))
     first = window.spare + int(rng.integers(-how.shift, how.shift + 1))
     middle = part.cells[int(rng.integers(len(part.cells)))] + rng.integers(-CELL // 2, CELL // 2 + 1, 2)
     place = [_range(int(at), side, length) for at, length in zip(middle, part.mask.shape, strict=True)]
     rows, columns = (slice(low, high) for low, high in place)
     planes = np.asarray(part.window[first : first + window.below + window.above, rows, columns])
     planes = _padded(planes, side)
-    if side != how.crop:
-        size = (how.crop, how.crop)
+    if side != crop:
+        size = (crop, crop)
         planes = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_LINEAR) for plane in planes])
-    squares = (how.crop // STRIDE, how.crop // STRIDE)
+    squares = (crop // STRIDE, crop // STRIDE)
     ink, inside = (
         np.asarray(
             cv2.resize(_padded(values[rows, columns], side).astype(np.float32), squares, interpolation=cv2.INTER_AREA)
@@ -187,7 +170,7 @@ def _padded(values: npt.NDArray[Any], side: int) -> npt.NDArray[Any]:
     return np.pad(values, [*[(0, 0)] * (values.ndim - 2), (0, down), (0, across)])
 
 
-def _change(rng: Random, item: Item, how: Changes) -> Item:
+def _change(rng: Random, item: Item, how: InkAugmentation) -> Item:
     """Turned, mirrored, and in other greys; what is nothing stays nothing."""
     turn, mirrored = int(rng.integers(4)), bool(rng.integers(2))
     item = {name: np.rot90(values, turn, (-2, -1)) for name, values in item.items()}
@@ -200,7 +183,7 @@ def _change(rng: Random, item: Item, how: Changes) -> Item:
 
 
 def _blend(rng: Random, item: Item, other: Item) -> Item:
-    """The mean of two crops, weighted by lot; the label too."""
+    """The mean of two crops, weighted at random; the label too (mixup)."""
     share = np.float32(rng.beta(0.4, 0.4))
     return {
         name: (values * share + other[name] * (1 - share)).astype(values.dtype, copy=False)
@@ -209,7 +192,7 @@ def _blend(rng: Random, item: Item, other: Item) -> Item:
 
 
 def _paste(rng: Random, item: Item, other: Item) -> Item:
-    """A rectangle of the other crop laid over this one."""
+    """A rectangle of the other crop over this one (CutMix)."""
     squares = item["ink"].shape[0]
     sizes = rng.integers(squares // 4, 3 * squares // 4 + 1, 2)
     top, left = (int(rng.integers(squares - size + 1)) for size in sizes)
@@ -222,6 +205,6 @@ def _paste(rng: Random, item: Item, other: Item) -> Item:
     return answer
 
 
-def pixels(parts: Sequence[Part]) -> tuple[float, ...]:
+def pixels(parts: Sequence[FragmentPart]) -> tuple[float, ...]:
     """How often a part is drawn: as often as it is large."""
     return tuple(float(np.count_nonzero(part.mask)) for part in parts)

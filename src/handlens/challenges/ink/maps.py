@@ -1,4 +1,4 @@
-"""From squares back to pixels: the ink map at full size, a few rows at a time, as runs, 16-bit TIFF or Zarr."""
+"""The ink map at full size, a few rows at a time, as 16-bit TIFF or Zarr."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.predict import STRIDE, Map
-from handlens.challenges.ink.score import ORDER
+from handlens.challenges.ink.tiles import STRIDE, Map
 from handlens.challenges.ink.window import Mask
 from handlens.io.files import new_folder, replacing, write_text
-from handlens.masks.components import drop_specks, join
-from handlens.masks.rle import Rle, encode
 from handlens.types import Shape
 
 ROWS = 64
@@ -29,14 +25,6 @@ CHUNK = 256
 
 FOLDER = "probability"
 """Beside the submission, where the maps go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What is made of probabilities: ink above `threshold`, without pieces of fewer pixels than `smallest`."""
-
-    threshold: float
-    smallest: int = 0
 
 
 def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
@@ -51,16 +39,6 @@ def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
         top = first * STRIDE
         rows = large[(first - above) * STRIDE : (last - above) * STRIDE][: shape[0] - top]
         yield top, np.asarray(rows[:, : shape[1]], np.float32)
-
-
-def find_ink(coarse: Map, mask: Mask, decision: Decision) -> Rle:
-    """Where ink is, inside the mask alone."""
-    shape = (mask.shape[0], mask.shape[1])
-    bands = []
-    for top, rows in enlarge(coarse, shape):
-        said = encode((rows > decision.threshold) & mask[top : top + len(rows)], order=ORDER)
-        bands.append(Rle(said.starts + top * shape[1], said.lengths))
-    return drop_specks(join(bands), shape, smallest=decision.smallest)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -1,35 +1,77 @@
-"""The options of ink: how fragments are averaged and looked at, and what a made-up fragment is like."""
+"""The settings of ink, the training's fields among them."""
 
 from __future__ import annotations
 
-from handlens.challenges.ink.score import OPTIONS as SCORE_OPTIONS
-from handlens.training.options import TRAIN_OPTIONS
-from handlens.types import Option
+from pathlib import Path
+from typing import Annotated, Literal
 
-OPTIONS = (
-    *SCORE_OPTIONS,
-    Option(
-        "turns",
-        "Quarter turns of each tile whose answers are averaged  [default: as the model was judged]",
-        choices=("1", "4"),
-        commands=("solve",),
-    ),
-    Option(
-        "probability",
-        "Write the ink map too, 16 bits: OUT/probability/NAME.tif or NAME.zarr; needs a model.",
-        choices=("tiff", "zarr"),
-        commands=("solve",),
-    ),
-    Option(
-        "letters",
-        "A folder of label maps, *inklabels.png, to take letters from  [default: drawn ones]",
-        kind="path",
-        commands=("sample",),
-    ),
-    Option("difficulty", "1 is an ordinary fragment; above it ink is weaker.", default=1.0, commands=("sample",)),
-    Option("slices", "Slices of a stack; the contest's have 65.", default=24, kind="count", commands=("sample",)),
-    Option(
-        "width", "Width of a fragment  [default: a quarter more than its height]", kind="count", commands=("sample",)
-    ),
-    *TRAIN_OPTIONS,
-)
+from handlens.errors import HandlensError
+from handlens.settings import Settings, setting
+from handlens.training.options import Schedule, TrainSettings
+
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package, trained on generated fragments alone."""
+
+LEAST_LAYERS = 11
+"""Fewer are used up by the network's convolutions."""
+
+
+class InkSettings(TrainSettings, frozen=True, kw_only=True):
+    """Options of the commands for ink."""
+
+    average: Annotated[
+        Literal["fragments", "pooled"],
+        setting("Mean over fragments, or F0.5 of all their pixels pooled.", "score"),
+    ] = "fragments"
+    turns: Annotated[
+        Literal[1, 4] | None,
+        setting("Test-time augmentation: quarter turns that are averaged  [default: as in training]", "solve"),
+    ] = None
+    probability: Annotated[
+        Literal["tiff", "zarr"] | None,
+        setting("Write the probability map too, 16 bits: OUT/probability/NAME.tif or NAME.zarr.", "solve"),
+    ] = None
+    letters: Annotated[
+        Path | None,
+        setting("A folder of label maps, *inklabels.png, to take letters from  [default: drawn ones]", "sample"),
+    ] = None
+    difficulty: Annotated[float, setting("1 is an ordinary fragment; above it ink is weaker.", "sample", ge=0)] = 1.0
+    slices: Annotated[int, setting("Slices of a stack; the contest's have 65.", "sample", ge=1)] = 24
+    width: Annotated[
+        int | None, setting("Width of a fragment  [default: a quarter more than its height]", "sample", ge=1)
+    ] = None
+
+
+class InkAugmentation(Settings, frozen=True, kw_only=True):
+    """How training crops are changed; shares are probabilities."""
+
+    shift: Annotated[int, setting("layers that the window is moved by at most, either way", ge=0, le=16)] = 2
+    zoom: Annotated[float, setting("largest change of scale, either way; 1 for none", ge=1, le=4)] = 1.25
+    mix: Annotated[
+        float, setting("share of crops with mixup or CutMix with another crop of the same fragment", ge=0, le=1)
+    ] = 0.3
+    contrast: Annotated[float, setting("spread of the logarithm of contrast", ge=0, le=5)] = 0.15
+    brightness: Annotated[float, setting("spread of grey", ge=0, le=255)] = 8.0
+
+
+class InkTraining(Settings, frozen=True, kw_only=True):
+    """What `handlens train ink --set` can change about the network and its examples."""
+
+    below: Annotated[
+        int, setting("layers below the surface, in the sheet; a layer is a 24th of the stack", ge=1, le=64)
+    ] = 11
+    above: Annotated[int, setting("layers above the surface", ge=1, le=64)] = 8
+    side: Annotated[Literal["first", "last"], setting("the end of the stack where the air is")] = "last"
+    width: Annotated[float, setting("channels of the network, as a share of the usual ones", ge=0.1, le=8)] = 1.0
+    dice: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
+    turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
+    crop: Annotated[int, setting("side of a training crop in pixels", ge=64, multiple_of=32)] = 256
+    augmentation: InkAugmentation = InkAugmentation()
+
+    def __post_init__(self) -> None:
+        if self.below + self.above < LEAST_LAYERS:
+            least = f"the network takes {LEAST_LAYERS} or more: raise below or above"
+            raise HandlensError(f"{self.below + self.above} layers; {least}")
+
+
+SCHEDULE = Schedule(batch=4, rate=0.003)

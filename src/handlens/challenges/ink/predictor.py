@@ -1,38 +1,42 @@
-"""How ink is found: the shipped network, or one that `handlens train ink` made, over the flattened sheet.
-
-Where no model lies in the package, the plain solver answers.
-"""
+"""The predictor of ink: the shipped network, or one that `handlens train ink` made, over the flattened sheet."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from handlens.challenges.ink.baseline import PooledStatistics
-from handlens.challenges.ink.checkpoint import FOLDER, Bands
-from handlens.challenges.ink.maps import Decision, find_ink, write_map
-from handlens.challenges.ink.predict import STRIDE, TILING, Effort, Map, predict
-from handlens.challenges.ink.window import Bytes, Surface, Window, find_surface, open_fragment
-from handlens.errors import ModelError
+from handlens.challenges.ink.baseline import DepthStatistics, StatisticsPredictor
+from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.maps import write_map
+from handlens.challenges.ink.options import SHIPPED, InkSettings
+from handlens.challenges.ink.result import InkResult
+from handlens.challenges.ink.sheet import Depths
+from handlens.challenges.ink.tiles import STRIDE, Map, Resources, WindowReader
+from handlens.challenges.ink.tiles import predict as predict_tiles
+from handlens.challenges.ink.window import REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface, open_fragment
+from handlens.errors import DataError, ModelError
 from handlens.inference.executors import usable_cores
-from handlens.inference.session import MODEL, PLAN, Session, check_probabilities, is_model, read_plan
+from handlens.inference.model import Model, open_model
+from handlens.inference.session import Session, check_probabilities
+from handlens.io.volumes import Stack, open_stack
+from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
-from handlens.runstore.store import fingerprint
-from handlens.types import Case, Context, Model, Progress, no_progress
+from handlens.runstore.plan import PLAN
+from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
 
-SHIPPED = Path(__file__).with_name("model")
-"""The model that comes with the package, trained on made-up fragments alone."""
-
-MOST_TURNS = 4
+MAP, MASK = "map", "mask"
+"""Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """The model: a window (layers, H, W) to probabilities of squares. It has one thread: tiles are shared by many."""
+class InkNetwork:
+    """The ONNX file: a window (layers, H, W) to probabilities of squares. One thread: tiles are shared by many."""
 
     session: Session
     layers: int
@@ -46,113 +50,117 @@ class Network:
         return np.asarray(answer[0], np.float32)
 
 
-def open_network(folder: Path, window: Window) -> Network:
-    """`model.onnx`: `window` uint8 (N, layers, H, W) to `probability` float32 (N, H / 4, W / 4)."""
-    session = Session(folder / MODEL, threads=1)
+def open_network(path: Path, window: Window) -> InkNetwork:
+    """`window` uint8 (N, layers, H, W) to `probability` float32 (N, H / 4, W / 4)."""
+    session = Session(path, threads=1)
     session.demand({"window": ("tensor(uint8)", 4)}, {"probability": ("tensor(float)", 3)})
-    return Network(session, window.layers)
+    return InkNetwork(session, window.layers)
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """Answers a fragment. Where `out` is a folder, finished lines are kept there until the answer is there.
+class Fragment:
+    """A decoded case: its slices and mask; the sheet is found when it is predicted, as that takes minutes."""
 
-    A copy that is pickled for another process has one thread and tells nobody.
+    stack: Stack
+    mask: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class InkPredictor:
+    """A network over the flattened sheet, and its decision. Artefacts: `map` and `mask`.
+
+    A copy that is pickled for another process has one thread.
     """
 
-    network: Network
+    network: InkNetwork
     window: Window
-    decision: Decision
-    effort: Effort
-    key: str
-    out: Path | None = None
-    form: str | None = None
-    tell: Progress = no_progress
+    decision: InkDecision
+    resources: Resources
+    model: Model | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        plain = replace(self, tell=no_progress, effort=Effort(self.effort.turns, 1, self.effort.rows, _tell_nobody))
-        return Looking, tuple(getattr(plain, each.name) for each in fields(plain))
+        alone = Resources(self.resources.turns, 1, self.resources.rows)
+        return InkPredictor, (self.network, self.window, self.decision, alone, self.model)
 
-    def __call__(self, case: Case, /) -> Rle:
-        bands = self._bands(case)
-        surface = self._find_surface(case, bands)
-        effort = replace(self.effort, tell=lambda done, total: self.tell(done, total, f"fragment {case.id}"))
-        coarse = predict(surface, self.network, effort, bands)
-        if self.form and self.out is not None:
-            write_map(self.out, case.id, self.form, coarse, surface.mask)
-        ink = find_ink(coarse, surface.mask, self.decision)
-        if bands is not None:
-            bands.remove()
-        return ink
+    @contextmanager
+    def decode(self, case: Case, /) -> Iterator[Fragment]:
+        yield Fragment(*open_fragment(case.path))
 
-    def _find_surface(self, case: Case, bands: Bands | None) -> Surface:
-        stack, mask = open_fragment(case.path, cache=bands.folder if bands else None)
-        known = bands.load_sheet() if bands else None
-        if known is not None:
-            return Surface(stack, mask, known, self.window)
-        surface = find_surface(stack, mask, self.window)
-        if bands is not None:
-            bands.save_sheet(surface.depths)
+    def infer(self, window: WindowReader, work: Work = ALONE, /) -> Map:
+        """The coarse map of a flattened window, before the decision."""
+        return predict_tiles(window, self.network, self.resources, work)
+
+    def predict(self, fragment: Fragment, work: Work = ALONE, /) -> Prediction[Rle]:
+        coarse = self.infer(self._flatten(fragment, work), work)
+        return Prediction(self.decision.apply(coarse, fragment.mask), {MAP: coarse, MASK: fragment.mask})
+
+    def __call__(self, value: Any, /, mask: Any = None) -> InkResult:
+        """The result for a fragment's folder, a folder of slices, or a (slices, H, W) array."""
+        fragment = as_fragment(value, mask)
+        prediction = self.predict(fragment)
+        return InkResult(prediction.artefacts[MAP], fragment.mask, prediction.answer, fragment.stack)
+
+    def _flatten(self, fragment: Fragment, work: Work) -> Surface:
+        """The fragment with its sheet found; what an earlier, killed run found is used again."""
+        stack = copy_tall(fragment.stack, work.checkpoints.folder)
+        values, clear = work.checkpoints.load("sheet"), work.checkpoints.load("sheet-clear")
+        if values is not None and clear is not None:
+            return Surface(stack, fragment.mask, Depths(REGION, values, clear), self.window)
+        work.progress(0, 1, "finding the surface")
+        surface = find_surface(stack, fragment.mask, self.window)
+        work.checkpoints.save("sheet", surface.depths.values)
+        work.checkpoints.save("sheet-clear", surface.depths.clear)
         return surface
 
-    def _bands(self, case: Case) -> Bands | None:
-        if self.out is None:
-            return None
-        words = [self.key, str(self.effort.turns), repr(self.window), repr(TILING)]
-        return Bands(self.out / FOLDER / case.id, fingerprint(words, case.path, without=self.out)).open()
+
+def as_fragment(value: Any, mask: Any = None) -> Fragment:
+    """What a notebook passes, as a fragment."""
+    if isinstance(value, str | Path):
+        folder = Path(value)
+        if (folder / "surface_volume").is_dir() or (folder / "surface_volume.zarr").is_dir():
+            return Fragment(*open_fragment(folder))
+        stack = open_stack(folder)
+    else:
+        array = np.asarray(value)
+        if array.ndim != 3 or array.dtype not in (np.uint8, np.uint16):
+            what = f"an array of {array.dtype} with shape {array.shape}"
+            raise DataError(f"{what} is no volume: expected (slices, H, W) of uint8 or uint16, or a folder")
+        stack = open_array(array)
+    inside = np.ones(stack.shape, bool) if mask is None else np.asarray(mask) > 0
+    if inside.shape != stack.shape:
+        raise DataError(f"the mask has shape {inside.shape}, the slices {stack.shape}: they must be equal")
+    return Fragment(stack, inside)
 
 
-def _tell_nobody(_done: int, _total: int) -> None:
-    """What a copy in another process does."""
+def load(context: Context[Rle, InkSettings]) -> InkPredictor:
+    """The named model, or the shipped one."""
+    model = open_model(context.model or SHIPPED, challenge="ink")
+    window = Window.of(model.plan.fields)
+    if window is None:
+        raise ModelError(f"{model.folder / PLAN}: it does not say which layers the model looks at: train again")
+    decision = model.decision(InkDecision)
+    resources = Resources(context.settings.turns or decision.turns, context.threads or usable_cores())
+    return InkPredictor(open_network(model.file, window), window, decision, resources, model)
+
+
+def load_baseline(context: Context[Rle, InkSettings]) -> StatisticsPredictor:
+    """Statistics over depth, learned from the folder's labelled fragments where there are some."""
+    return DepthStatistics().fit(context.training())
+
+
+def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
+    """With `--probability`, the map of every fragment."""
+    if settings.probability is None:
+        return []
+    return [Artefact("probability", frozenset({MAP, MASK}), _MapWriter(settings.probability))]
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedRecipe:
-    """A trained network over the flattened sheet.
+class _MapWriter:
+    form: str
 
-    turns      quarter turns of each tile whose answers are averaged; None for as many as the model was judged with
-    threads    None for one on each core
-    rows       rows that are read at a time; None for what fits
-    fallback   answers where there is no model at all
-    """
-
-    turns: int | None = None
-    threads: int | None = None
-    rows: int | None = None
-    fallback: PooledStatistics = field(default_factory=PooledStatistics)
-
-    @property
-    def learned(self) -> bool:
-        """Whether a model comes with the package."""
-        return is_model(SHIPPED)
-
-    def prepare(self, context: Context, /) -> Model:
-        """Open the named model, or the shipped one; without either the plain solver learns from the folder."""
-        if context.model is None and not self.learned:
-            if context.settings.get("probability"):
-                raise ModelError("no model here, and the plain solver makes no map: leave --probability out")
-            return self.fallback.prepare(context)
-        place = context.model or SHIPPED
-        plan = read_plan(place, challenge="ink")
-        window = Window.of(plan.page.get("fields"))
-        if window is None:
-            raise ModelError(f"{place / PLAN}: it does not say which layers the model looks at: train again")
-        judged = plan.number("turns", least=1, most=MOST_TURNS, default=MOST_TURNS)
-        turns = int(context.settings.get("turns") or self.turns or judged)
-        decision = Decision(
-            plan.number("threshold", least=0, most=1),
-            int(plan.number("smallest", least=0, most=10_000_000, default=0)),
-        )
-        return Looking(
-            network=open_network(place, window),
-            window=window,
-            decision=decision,
-            effort=Effort(turns, self.threads or usable_cores(), self.rows, _tell_nobody),
-            key=hashlib.sha256((place / MODEL).read_bytes()).hexdigest(),
-            out=context.out,
-            form=context.settings.get("probability"),
-            tell=context.tell,
-        )
-
-
-RECIPE = LearnedRecipe()
+    def __call__(self, out: Path, case: Case, prediction: Prediction[Rle]) -> None:
+        found: Mapping[str, npt.NDArray[Any]] = prediction.artefacts
+        if MAP not in found:
+            raise ModelError("the baseline makes no probability map: leave --probability out")
+        write_map(out, case.id, self.form, found[MAP], found[MASK])

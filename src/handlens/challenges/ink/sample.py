@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,10 @@ from handlens.challenges.ink.phantom.outline import draw_outline
 from handlens.io import files
 from handlens.io.images import write_png
 from handlens.masks import rle
-from handlens.types import Settings, Shape
+from handlens.types import Shape
+
+if TYPE_CHECKING:
+    from handlens.challenges.ink.options import InkSettings
 
 SLICES = 24
 """Slices of a made-up stack, unless asked for others; real ones have 65, and the same sheet in the middle of them."""
@@ -24,14 +28,14 @@ EASIEST = 0.05
 """The least difficulty: ink cannot be endlessly thick."""
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: InkSettings) -> None:
     """Write `cases` test fragments, at least one training fragment, and the test's truth; `size` is the height.
 
     The settings are `width`, `slices`, `letters`, `difficulty`; what is not given has its default.
     """
-    shape = (size, int(settings.get("width") or size + size // 4))
-    maps = letters.find_maps(settings["letters"]) if settings.get("letters") else []
-    slices, difficulty = int(settings.get("slices") or SLICES), max(EASIEST, float(settings.get("difficulty", 1.0)))
+    shape = (size, int(settings.width or size + size // 4))
+    maps = letters.find_maps(settings.letters) if settings.letters else []
+    slices, difficulty = int(settings.slices or SLICES), max(EASIEST, float(settings.difficulty))
     for index in range(max(1, cases)):
         fragment = make_fragment((seed, 0, index), shape, slices=slices, difficulty=difficulty, maps=maps)
         place = folder / "train" / str(index + 1)

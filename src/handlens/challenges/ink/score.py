@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from handlens.masks.metrics import Counts, compare, fbeta, precision, recall
 from handlens.masks.rle import Rle, format_pairs, parse_pairs
-from handlens.types import Case, CaseScore, Codec, Option, Order, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.ink.options import InkSettings
 
 BETA = 0.5
 """Precision counts more than recall."""
@@ -23,17 +27,8 @@ ORDER: Order = "rows"
 ONE_PIXEL = Rle(np.array([0], np.int64), np.array([1], np.int64))
 """What is written where no ink was found: an empty cell is read as missing."""
 
-OPTIONS = (
-    Option(
-        "average",
-        "Mean over fragments, or F0.5 of all their pixels pooled.",
-        choices=("fragments", "pooled"),
-        default="fragments",
-    ),
-)
 
-
-def codec(settings: Settings) -> Codec:
+def codec(settings: InkSettings) -> Codec[Rle]:
     """`Id,Predicted`; an empty cell is refused."""
     return Codec(
         id_column="Id",
@@ -57,7 +52,7 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Rle], truth: Truth[Rle], settings: InkSettings) -> Score:
     """F0.5 a fragment and their mean; or of all pixels at once with `average="pooled"`."""
     cases = []
     pooled = Counts(0, 0, 0)
@@ -69,15 +64,15 @@ def score(answers: Mapping[str, Rle], truth: Truth, settings: Settings) -> Score
         cases.append(CaseScore(case.id, fbeta(counts, beta=BETA, empty=EMPTY_F), parts))
     mean = math.fsum(case.value for case in cases) / len(cases)
     together = fbeta(pooled, beta=BETA, empty=EMPTY_F)
-    value = together if settings["average"] == "pooled" else mean
+    value = together if settings.average == "pooled" else mean
     return Score(value, {"mean F0.5": mean, "pooled F0.5": together}, tuple(cases))
 
 
-def perfect(label: Rle, case: Case, settings: Settings) -> Rle:
+def perfect(label: Rle, case: Case, settings: InkSettings) -> Rle:
     return label
 
 
-def empty(case: Case, settings: Settings) -> Rle:
+def empty(case: Case, settings: InkSettings) -> Rle:
     return ONE_PIXEL
 
 

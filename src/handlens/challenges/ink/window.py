@@ -152,13 +152,17 @@ def _average_rows(
         before = here
 
 
-def open_fragment(folder: Path, *, cache: Path | None = None) -> tuple[volumes.Stack, Mask]:
-    """The slices and the mask of a fragment. Slices that can be decoded whole alone are copied to `cache` first."""
+def open_fragment(folder: Path) -> tuple[volumes.Stack, Mask]:
+    """The slices and the mask of a fragment."""
     stack = volumes.open_stack(folder / VOLUME)
-    mask = read_fragment_mask(folder / MASK, stack.shape)
-    if cache is not None and stack.grain > TALL:
-        stack = volumes.keep(stack, cache, 0, stack.depth, bits=16)
-    return stack, mask
+    return stack, read_fragment_mask(folder / MASK, stack.shape)
+
+
+def copy_tall(stack: volumes.Stack, folder: Path | None) -> volumes.Stack:
+    """The same stack, copied to a folder first where its slices can only be decoded whole."""
+    if folder is None or stack.grain <= TALL:
+        return stack
+    return volumes.keep(stack, folder, 0, stack.depth, bits=16)
 
 
 def find_surface(stack: volumes.Stack, mask: Mask, window: Window) -> Surface:

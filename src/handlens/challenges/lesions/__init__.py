@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from handlens.challenges.lesions import data, options, score
-from handlens.lazy import judge_of, recipe_of, sample_of, train_of
+from handlens.lazy import lazy
 from handlens.types import Challenge, SampleDefaults
 
 CHALLENGE = Challenge(
@@ -14,15 +14,18 @@ CHALLENGE = Challenge(
     rules=Path(__file__).with_name("rules.md"),
     read_cases=data.read_cases,
     open_truth=data.open_truth,
-    inspect=data.inspect,
-    write_sample=sample_of(__name__),
+    survey=data.survey,
+    write_sample=lazy(f"{__name__}.sample:write_sample"),
     sample_defaults=SampleDefaults(cases=60, size=160),
     codec=score.codec,
     score=score.score,
     perfect=score.perfect,
     empty=score.empty,
-    recipe=recipe_of(__name__),
-    options=options.OPTIONS,
-    train=train_of(__name__),
-    judge=judge_of(__name__),
+    load=lazy(f"{__name__}.predictor:load"),
+    settings_type=options.LesionsSettings,
+    baseline=lazy(f"{__name__}.predictor:load_baseline"),
+    summarise=lazy(f"{__name__}.result:write_answers"),
+    training_fields=(options.LesionsTraining(), options.SCHEDULE),
+    train=lazy(f"{__name__}.training:train"),
+    judge=lazy(f"{__name__}.judge:judge"),
 )

@@ -1,14 +1,13 @@
-"""Photographs in memory, as small as a network needs them, and what they might have looked like otherwise."""
+"""Photographs in memory, as small as a network needs them, and their augmentation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.lesions.contract import SIDE
+from handlens.challenges.lesions.options import PhotoAugmentation
 from handlens.io.images import read_rgb
 from handlens.types import Case
 
@@ -20,27 +19,6 @@ SPARE = 1.15
 
 GREY = np.array([0.299, 0.587, 0.114])
 """What red, green and blue add to lightness."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How far photographs are changed.
-
-    near, far   range of the scale, chosen evenly in its logarithm; below 1 the camera is farther away
-    stretch     spread of the logarithm of width against height
-    shift       how far the middle moves, as a share of the side
-    light       spread of brightness and of the logarithms of contrast and gamma
-    tint        spread of the logarithm of each colour's strength, and of saturation
-    blurs       share of photographs that are blurred
-    """
-
-    near: float = 1.3
-    far: float = 0.85
-    stretch: float = 0.08
-    shift: float = 0.06
-    light: float = 0.12
-    tint: float = 0.06
-    blurs: float = 0.1
 
 
 def read_photographs(cases: Sequence[Case], size: int) -> list[Bytes]:
@@ -59,15 +37,7 @@ def read_photographs(cases: Sequence[Case], size: int) -> list[Bytes]:
     return found
 
 
-def fed(picture: Bytes) -> Floats:
-    """(3, 512, 512) from 0 to 1, as the contest's runner makes it."""
-    from PIL import Image
-
-    large = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
-    return np.ascontiguousarray(np.asarray(large, np.float32).transpose(2, 0, 1)) / np.float32(255)
-
-
-def cut(rng: np.random.Generator, picture: Bytes, size: int, changes: Changes) -> Bytes:
+def cut(rng: np.random.Generator, picture: Bytes, size: int, changes: PhotoAugmentation) -> Bytes:
     """A changed (size, size, 3) photograph: turned, mirrored, nearer or farther, in other light.
 
     The whole photograph becomes a square, as in the contest; beyond its border it is mirrored.
@@ -82,7 +52,9 @@ def cut(rng: np.random.Generator, picture: Bytes, size: int, changes: Changes) -
     return _relight(rng, np.asarray(seen, np.uint8), changes)
 
 
-def _where(rng: np.random.Generator, shape: Sequence[int], size: int, changes: Changes) -> npt.NDArray[np.float64]:
+def _where(
+    rng: np.random.Generator, shape: Sequence[int], size: int, changes: PhotoAugmentation
+) -> npt.NDArray[np.float64]:
     """Where in the photograph a pixel comes from, as a 2 x 3 matrix of (x, y)."""
     height, width = shape[:2]
     scale = np.exp(rng.uniform(np.log(changes.far), np.log(changes.near)))
@@ -97,7 +69,7 @@ def _where(rng: np.random.Generator, shape: Sequence[int], size: int, changes: C
     return np.column_stack([to_source, middle - to_source @ np.full(2, (size - 1) / 2)])
 
 
-def _relight(rng: np.random.Generator, picture: Bytes, changes: Changes) -> Bytes:
+def _relight(rng: np.random.Generator, picture: Bytes, changes: PhotoAugmentation) -> Bytes:
     """Another lamp and another camera: gamma, contrast, brightness, saturation, and the strength of each colour."""
     import cv2
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.lesions.facts import with_facts
 from handlens.challenges.lesions.logistic import minimise, softmax
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.errors import ModelError
 from handlens.io.images import read_rgb
 from handlens.splits import fold_of
-from handlens.types import Case, Context, Model
+from handlens.types import ALONE, Case, Prediction, Truth, Work
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -30,7 +32,7 @@ YELLOW_BINS = np.linspace(-30, 50, 11)
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRecipe:
+class PhotoStatistics:
     """Logistic regression on measured features, five folds apart by lesion.
 
     side        photographs are measured at side x side pixels: enough for colours, outline and coarse texture
@@ -51,13 +53,13 @@ class PlainRecipe:
     rounds: int = 300
     seed: int = 0
 
-    def prepare(self, context: Context, /) -> Model:
-        train = context.training()
+    def fit(self, train: Truth[str] | None, taxonomy: str, facts: Mapping[str, Any]) -> StatisticsPredictor:
+        """Learn from labelled photographs; `facts` stand in where a case's own are unknown."""
         if train is None or not train.cases:
             raise ModelError(
                 "there are no labelled photographs to learn from: put them and their labels.csv under train/"
             )
-        classes = TAXONOMIES[context.settings["taxonomy"]].classes
+        classes = TAXONOMIES[taxonomy].classes
         labels = np.array([_class_number(train.read(case), case, classes) for case in train.cases])
         groups = [_group(case) for case in train.cases]
         folds = min(self.folds, len(set(groups)))
@@ -67,7 +69,7 @@ class PlainRecipe:
         held = np.array(numbers)
         apart = [held != fold for fold in range(folds)]
         models = tuple(self._fit(features[seen], labels[seen], len(classes)) for seen in apart)
-        return _FoldModels(models, dict(zip(groups, numbers, strict=True)), self.side, measured)
+        return StatisticsPredictor(models, dict(zip(groups, numbers, strict=True)), self.side, measured, facts)
 
     def _fit(self, features: Floats, labels: npt.NDArray[np.int64], count: int) -> _Logistic:
         """Coefficients of the classes that occur; without any case every one of `count` is as likely as the next."""
@@ -102,15 +104,27 @@ class _Logistic:
 
 
 @dataclass(frozen=True, slots=True)
-class _FoldModels:
+class StatisticsPredictor:
     """A case of a known group is answered by the fold's model that did not see it, others by the mean of all."""
 
     models: Sequence[_Logistic]
     fold_of_group: Mapping[str, int]
     side: int
     measured: dict[Path, Floats] = field(repr=False)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    model: None = None
 
-    def __call__(self, case: Case, /) -> Floats:
+    def decode(self, case: Case, /) -> AbstractContextManager[Case]:
+        return nullcontext(case)
+
+    def predict(self, case: Case, work: Work = ALONE, /) -> Prediction[Floats]:
+        return Prediction(self._probabilities(replace(case, details=with_facts(case.details, self.facts))))
+
+    def __call__(self, value: Any, /, **facts: Any) -> Floats:
+        """Probabilities for the path of a photograph."""
+        return self._probabilities(Case(Path(value).name, Path(value), details=with_facts(facts, self.facts)))
+
+    def _probabilities(self, case: Case) -> Floats:
         features = _features(case, self.side, self.measured)
         fold = self.fold_of_group.get(_group(case))
         if fold is not None:

@@ -33,10 +33,15 @@ OUTPUT_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)")
 
 
 def image_input(path: Path, *, top: float) -> Floats:
-    """(3, 512, 512) RGB from 0 to `top`, resized as the contest's runner does: Pillow, bicubic."""
+    """(3, 512, 512) RGB from 0 to `top` of a photograph's file."""
+    return resized_input(read_rgb(path), top=top)
+
+
+def resized_input(photograph: npt.NDArray[np.uint8], *, top: float) -> Floats:
+    """The same of (H, W, 3) pixels, resized as the contest's runner does: Pillow, bicubic."""
     from PIL import Image
 
-    picture = Image.fromarray(read_rgb(path)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    picture = Image.fromarray(photograph).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(picture, np.float32).transpose(2, 0, 1)) / np.float32(255 / top)
 
 

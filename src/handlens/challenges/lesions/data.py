@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import DataError, Problem, counted, inside
 from handlens.io.csv import Row, TableError, read_rows
 from handlens.io.images import list_images, read_header, shown
-from handlens.types import Case, Inventory, Part, Settings, Truth
+from handlens.types import Case, Inventory, Part, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.lesions.options import LesionsSettings
 
 FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")
 GROUP_COLUMNS = ("patient_id", "lesion_id", "group")
@@ -71,9 +75,9 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     return [_case(record, csv) for record in read_records(csv)]
 
 
-def open_truth(path: Path, settings: Settings) -> Truth:
+def open_truth(path: Path, settings: LesionsSettings) -> Truth[str]:
     """A labels file, or a folder with one."""
-    taxonomy = TAXONOMIES[settings["taxonomy"]]
+    taxonomy = TAXONOMIES[settings.taxonomy]
     csv = path if path.is_file() else find_csv(path) or find_csv(path / "train")
     if csv is None:
         raise DataError("no labels.csv here or under train/: expected filename,label", file=path)
@@ -93,7 +97,7 @@ def open_truth(path: Path, settings: Settings) -> Truth:
     return Truth(tuple(cases), lambda case: labels[case.id])
 
 
-def inspect(folder: Path) -> Inventory:
+def survey(folder: Path) -> Inventory:
     """Photographs, classes, demographics, and what is wrong, from headers and the CSV."""
     if not folder.is_dir():
         raise DataError("no such folder", file=folder)
@@ -106,7 +110,7 @@ def inspect(folder: Path) -> Inventory:
         except DataError:  # its CSV is broken, which is named when the rows are read
             root = folder if part == "train" else None
         if root is not None and (list_images(_image_folder(root)) or _list_csv(root)):
-            _inspect_part(folder, root, part, facts, problems)
+            _survey_part(folder, root, part, facts, problems)
     if not facts:
         problems.append(Problem("no labels.csv and no photographs here or under train/ or test/", file=str(folder)))
     return Inventory(facts, tuple(problems))
@@ -259,12 +263,12 @@ def _case(record: Record, source: Path) -> Case:
     return Case(record.file, _photograph(root, record.file), None, group, details)
 
 
-def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], problems: list[Problem]) -> None:
+def _survey_part(folder: Path, root: Path, part: Part, facts: dict[str, str], problems: list[Problem]) -> None:
     pictures = list_images(_image_folder(root))
     tally = _Tally()
     try:
         if csv := find_csv(root):
-            _inspect_csv(folder, csv, part, tally, problems)
+            _survey_csv(folder, csv, part, tally, problems)
         elif part == "train":
             problems.append(Problem("no labels.csv: expected filename,label", file=inside(root, folder)))
         listed = {Path(name).name for name in tally.lines} if csv else {path.name for path in pictures}
@@ -273,7 +277,7 @@ def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], p
         listed = {path.name for path in pictures}
     pictures += sorted(tally.photographs - set(pictures))
     facts[f"{part} photographs"] = f"{len(pictures):,}"
-    _inspect_pictures(folder, pictures, part, facts, problems)
+    _survey_pictures(folder, pictures, part, facts, problems)
     if tally.lines:
         unknown = "".join(f", {name} unknown: {n:,}" for name, n in tally.unknown.items() if n)
         facts[f"{part} rows"] = f"{len(tally.lines):,}{unknown}"
@@ -283,7 +287,7 @@ def _inspect_part(folder: Path, root: Path, part: Part, facts: dict[str, str], p
     problems += [Problem("no row in the CSV for it: add one", file=inside(path, folder)) for path in without]
 
 
-def _inspect_pictures(
+def _survey_pictures(
     folder: Path, pictures: Sequence[Path], part: Part, facts: dict[str, str], problems: list[Problem]
 ) -> None:
     sizes: Counter[tuple[int, int]] = Counter()
@@ -312,7 +316,7 @@ class _Tally:
     unknown: Counter[str] = field(default_factory=Counter)
 
 
-def _inspect_csv(folder: Path, csv: Path, part: Part, tally: _Tally, problems: list[Problem]) -> None:
+def _survey_csv(folder: Path, csv: Path, part: Part, tally: _Tally, problems: list[Problem]) -> None:
     name = inside(csv, folder)
     labelled = False
     for record in _all_records(csv):

@@ -1,19 +1,31 @@
-"""What is made of a network's logits: an offset for each class and a temperature, chosen for the exact score."""
+"""From logits to probabilities: an offset for each class and a temperature, chosen for the exact score.
+
+The decision is part of the exported graph, as the contest asks: nothing is applied to its probabilities afterwards.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions.logistic import softmax
 from handlens.challenges.lesions.taxonomy import Taxonomy
+from handlens.settings import Settings, setting
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+
+
+class LesionsDecision(Settings, frozen=True, kw_only=True):
+    """The exported file answers with softmax((logits + offsets) / temperature)."""
+
+    offsets: Annotated[list[float], setting("added to the logit of each class")]
+    temperature: Annotated[float, setting("what logits are divided by", ge=1e-3, le=1e3)] = 1.0
+
 
 AIMS = ("prediction", "macro-f1")
 """What offsets may be chosen for: the Prediction Score, or the mean of all classes' F1."""
@@ -74,11 +86,6 @@ def choose_temperature(logits: Floats, codes: Codes) -> float:
     rows = np.arange(len(codes))
     losses = [-np.log(softmax(logits / each)[rows, codes] + 1e-12).mean() for each in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])
-
-
-def probabilities(logits: npt.NDArray[Any], offsets: Sequence[float], temperature: float) -> Floats:
-    """Answers of (n, classes) logits."""
-    return softmax((np.asarray(logits, np.float64) + np.array(offsets)) / temperature)
 
 
 def class_shares(taxonomy: Taxonomy, aim: str) -> tuple[float, Floats]:

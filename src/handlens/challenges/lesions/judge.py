@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,10 @@ from handlens.errors import DataError, counted
 from handlens.io.images import read_header
 from handlens.sandbox.runner import Answer, GuardedModel, opened
 from handlens.sandbox.verdicts import RefusedError
-from handlens.types import Case, Judged, Judgement, Limits, Progress, Settings, Truth
+from handlens.types import Case, Judged, Judgement, Limits, Progress, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.lesions.options import LesionsSettings
 
 TRIAL = 16
 """Photographs that are held in memory: for the checks before the rest is answered, and for the time."""
@@ -104,7 +108,9 @@ class _Asking:
         return check_answer(answer.outputs, [question.id for question in questions], self.taxonomy), answer
 
 
-def judge(models: Sequence[Path], truth: Truth, settings: Settings, limits: Limits, progress: Progress, /) -> Judgement:
+def judge(
+    models: Sequence[Path], truth: Truth[str], settings: LesionsSettings, limits: Limits, progress: Progress
+) -> Judgement:
     """Every model on every case; labels are read after a model's process is gone."""
     cases = _in_hidden_order(truth.cases)
     judged: list[Judged] = []
@@ -134,12 +140,12 @@ def _in_hidden_order(cases: Sequence[Case]) -> list[Case]:
     return sorted(cases, key=lambda case: (hashlib.sha256(case.path.read_bytes()).digest(), case.id))
 
 
-def _run(model: GuardedModel, cases: Sequence[Case], settings: Settings, tell: Callable[[int], None]) -> _Run:
+def _run(model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, tell: Callable[[int], None]) -> _Run:
     """Check, answer, measure; RefusedError where the model breaks the contract."""
-    taxonomy = TAXONOMIES[settings["taxonomy"]]
+    taxonomy = TAXONOMIES[settings.taxonomy]
     check_slots(model.takes, model.gives, taxonomy)
     asking = _Asking(model, taxonomy)
-    top = PIXEL_RANGES[settings["pixels"]]
+    top = PIXEL_RANGES[settings.pixels]
     trial = [_question(case, top) for case in cases[:TRIAL]]
     notes = _check_batch(asking, trial)
     _check_both_inputs(asking, trial)
@@ -220,8 +226,8 @@ def _measure(asking: _Asking, trial: Sequence[_Question], first: Sequence[Rows])
     return [answer.seconds for answer in answers], notes
 
 
-def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth, settings: Settings) -> Judged:
-    taxonomy = TAXONOMIES[settings["taxonomy"]]
+def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
+    taxonomy = TAXONOMIES[settings.taxonomy]
     true = [truth.read(case) for case in cases]
     parts = score_classes(true, [taxonomy.classes[number] for number in run.said], taxonomy)
     parts |= {
@@ -232,7 +238,7 @@ def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth, settings
     return Judged(path, 0, "scored", "", parts, tuple(run.notes))
 
 
-def _ranked(judged: Sequence[Judged], settings: Settings) -> tuple[Judged, ...]:
+def _ranked(judged: Sequence[Judged], settings: LesionsSettings) -> tuple[Judged, ...]:
     """Efficiency is relative to the models that were scored; equal scores share a rank; the refused come last."""
     scored = [entry for entry in judged if entry.verdict == "scored"]
     field = [entry.parts["median ms"] for entry in scored]
@@ -246,8 +252,8 @@ def _ranked(judged: Sequence[Judged], settings: Settings) -> tuple[Judged, ...]:
     return (*ranked, *(entry for entry in judged if entry.verdict != "scored"))
 
 
-def _with_final(parts: Mapping[str, float], field: Sequence[float], settings: Settings) -> dict[str, float]:
-    ms = None if settings["efficiency"] == "size-only" else parts["median ms"]
+def _with_final(parts: Mapping[str, float], field: Sequence[float], settings: LesionsSettings) -> dict[str, float]:
+    ms = None if settings.efficiency == "size-only" else parts["median ms"]
     worth = efficiency(parts["size MiB"], ms, field=field)
     final = PREDICTION_SHARE * parts["Prediction Score"] + EFFICIENCY_SHARE * worth
     return {"Final Score": final, **parts, "Efficiency": worth}

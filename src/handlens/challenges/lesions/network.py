@@ -171,15 +171,6 @@ class Contest(nn.Module):
         return torch.softmax((logits + network.offsets) / network.temperature, 1)
 
 
-def logits_of(network: nn.Module, image: Floats, demographics: Floats, *, size: int) -> Floats:
-    """What a network says about one (3, side, side) photograph, fed as the contest feeds it."""
-    classifier = cast(PhotoClassifier, network)
-    with torch.inference_mode():
-        said = classifier.answer(_prepared(classifier, image[None], size), _on(classifier, demographics[None]))
-        answer: Floats = said[0].float().cpu().numpy()
-    return answer
-
-
 def features_of(network: nn.Module, pictures: Sequence[Bytes], *, size: int, batch: int = 16) -> Iterator[Floats]:
     """(FEATURES,) of each photograph, before the facts are put beside them.
 
@@ -224,12 +215,6 @@ def class_loss(logits: Tensor, classes: Tensor, *, smoothing: float) -> Tensor:
 
 def share_right(logits: Tensor, classes: Tensor) -> float:
     return float((logits.argmax(1) == classes).float().mean())
-
-
-def _prepared(classifier: PhotoClassifier, images: Floats, size: int) -> Tensor:
-    pixels = Shrink(images.shape[2], size)(_on(classifier, images))
-    prepared: Tensor = (pixels - classifier.prepare.centre) / classifier.prepare.spread
-    return prepared.to(memory_format=torch.channels_last) if classifier.prepare.channels_last else prepared
 
 
 def _on(classifier: PhotoClassifier, values: Array) -> Tensor:

@@ -1,39 +1,98 @@
-"""The options of lesions: which classes there are, what a model costs, and whom a photograph shows."""
+"""The settings of lesions, the training's fields among them."""
 
 from __future__ import annotations
 
-from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
-from handlens.training.options import TRAIN_OPTIONS
-from handlens.types import Option
+from pathlib import Path
+from typing import Annotated, Literal
 
-SITES = (*LOCATIONS, *(str(number) for number in range(1, len(LOCATIONS) + 1)))
+from handlens.errors import HandlensError
+from handlens.settings import Settings, setting
+from handlens.training.options import Schedule, TrainSettings
 
-OPTIONS = (
-    Option(
-        "taxonomy",
-        "The contest's ten classes, or the eleven of its later edition.",
-        choices=tuple(TAXONOMIES),
-        default="ten",
-        commands=("check", "score", "solve", "judge", "train"),
-    ),
-    Option("size_mb", "Size of the model file in MiB; with the time it gives the final score."),
-    Option("time_ms", "Milliseconds for one image on one CPU thread."),
-    Option(
-        "efficiency",
-        "Size and time, or the size alone.",
-        choices=("size-and-time", "size-only"),
-        default="size-and-time",
-        commands=("score", "judge"),
-    ),
-    Option(
-        "pixels",
-        "Range that pixels are fed in; the contest's is 0 to 1.",
-        choices=("0-1", "0-255"),
-        default="0-1",
-        commands=("judge",),
-    ),
-    Option("age", "Age in years of the person, where the data does not say it.", commands=("solve",)),
-    Option("gender", "The same for the gender.", choices=("m", "f", "male", "female"), commands=("solve",)),
-    Option("site", "The same for the body site, or its number.", choices=SITES, commands=("solve",)),
-    *TRAIN_OPTIONS,
-)
+SHIPPED = Path(__file__).with_name("model")
+"""The model that comes with the package."""
+
+Site = Literal[
+    "arm", "feet", "genitalia", "hand", "head", "leg", "torso", "1", "2", "3", "4", "5", "6", "7"
+]  # fmt: skip
+Taxonomies = Literal["ten", "eleven"]
+Efficiency = Literal["size-and-time", "size-only"]
+
+
+class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
+    """Options of the commands for lesions."""
+
+    taxonomy: Annotated[
+        Taxonomies,
+        setting(
+            "The contest's ten classes, or the eleven of its later edition.",
+            "check", "score", "solve", "judge", "train",
+        ),
+    ] = "ten"  # fmt: skip
+    size_mb: Annotated[
+        float | None, setting("Size of the model file in MiB; with the time it gives the final score.", "score", ge=0)
+    ] = None
+    time_ms: Annotated[float | None, setting("Milliseconds for one image on one CPU thread.", "score", ge=0)] = None
+    efficiency: Annotated[Efficiency, setting("Size and time, or the size alone.", "score", "judge")] = "size-and-time"
+    pixels: Annotated[
+        Literal["0-1", "0-255"], setting("Range that pixels are fed in; the contest's is 0 to 1.", "judge")
+    ] = "0-1"
+    age: Annotated[
+        float | None,
+        setting("Age in years of the person, for photographs whose table does not give it.", "solve", ge=0, le=120),
+    ] = None
+    gender: Annotated[Literal["m", "f", "male", "female"] | None, setting("The same for the gender.", "solve")] = None
+    site: Annotated[Site | None, setting("The same for the body site, or its number.", "solve")] = None
+
+
+class PhotoAugmentation(Settings, frozen=True, kw_only=True):
+    """How training photographs are changed."""
+
+    near: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.3
+    far: Annotated[float, setting("least scale; below 1 the camera is farther away", ge=0.1, le=10)] = 0.85
+    stretch: Annotated[float, setting("spread of the logarithm of the aspect ratio", ge=0, le=5)] = 0.08
+    shift: Annotated[float, setting("how far the middle moves, as a share of the side", ge=0, le=0.5)] = 0.06
+    light: Annotated[
+        float, setting("spread of brightness, and of the logarithms of contrast and gamma", ge=0, le=5)
+    ] = 0.12
+    tint: Annotated[float, setting("spread of the logarithms of colour strengths and of saturation", ge=0, le=5)] = 0.06
+    blurs: Annotated[float, setting("share of photographs that are blurred", ge=0, le=1)] = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.far <= self.near:
+            raise HandlensError(f"scale from {self.far} to {self.near}; expected far first")
+
+
+class LesionsTraining(Settings, frozen=True, kw_only=True):
+    """What `handlens train lesions --set` can change about the network and its examples."""
+
+    taxonomy: Annotated[Taxonomies, setting("ten or eleven classes; `--taxonomy` sets the same")] = "ten"
+    encoder: Annotated[Literal["lite0", "lite1", "lite2"], setting("EfficientNet-Lite encoder")] = "lite0"
+    weights: Annotated[str, setting("imagenet, scratch, or a file")] = "imagenet"
+    size: Annotated[
+        int,
+        setting(
+            "side in pixels of the network's input; the file takes 512 and reduces it", ge=32, le=512, multiple_of=32
+        ),
+    ] = 192
+    frozen: Annotated[int, setting("first stages of the encoder, of five, that are not trained", ge=0, le=5)] = 2
+    still: Annotated[bool, setting("whether batch norms keep their pretrained statistics")] = True
+    dropout: Annotated[float, setting("dropout of features", ge=0, le=0.9)] = 0.2
+    forget: Annotated[float, setting("metadata dropout: share of demographic facts hidden from a step", ge=0, le=1)] = (
+        0.15
+    )
+    smoothing: Annotated[float, setting("label smoothing", ge=0, le=0.9)] = 0.05
+    balance: Annotated[
+        float,
+        setting("power of the inverse class frequency in sampling: 0 as they come, 1 all classes alike", ge=0, le=1),
+    ] = 0.5
+    warm: Annotated[bool, setting("whether the last layer starts as a logistic regression on frozen features")] = True
+    penalty: Annotated[float, setting("L2 penalty of that regression", ge=0, le=1e6)] = 0.1
+    aim: Annotated[Literal["prediction", "macro-f1"], setting("what class offsets are chosen for")] = "prediction"
+    redraws: Annotated[int, setting("bootstrap samples over which offsets are averaged", ge=0, le=10_000)] = 24
+    offset_penalty: Annotated[float, setting("points of score that an offset costs by its square", ge=0, le=10)] = 0.001
+    weights_as: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp32"
+    augmentation: PhotoAugmentation = PhotoAugmentation()
+
+
+SCHEDULE = Schedule(batch=16, rate=0.001, pretrained_rate=0.3, decay=0.02, average=0.995)

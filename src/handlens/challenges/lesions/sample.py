@@ -6,13 +6,16 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from handlens.challenges.lesions.painting import LOOKS, Lab, paint
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.io.images import write_jpeg
-from handlens.types import Settings
+
+if TYPE_CHECKING:
+    from handlens.challenges.lesions.options import LesionsSettings
 
 CLASSES = TAXONOMIES["ten"].classes
 TRAINING_RATIO = 4
@@ -75,7 +78,7 @@ class Lesion:
     photographs: int
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: Settings) -> None:
+def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: LesionsSettings) -> None:
     """`cases` test photographs and four times as many for training; `size` is the shorter side in pixels."""
     training = max(TRAINING_RATIO * cases, LEAST_TRAINING)
     for number, (part, count) in enumerate((("train", training), ("test", cases))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,10 @@ import numpy.typing as npt
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError
 from handlens.masks.metrics import Counts, class_f1
-from handlens.types import Case, CaseScore, Codec, Score, Settings, Truth
+from handlens.types import Case, CaseScore, Codec, Score, Truth
+
+if TYPE_CHECKING:
+    from handlens.challenges.lesions.options import LesionsSettings
 
 SUM_TOLERANCE = 1e-3
 """How far probabilities may be from summing to 1."""
@@ -32,9 +36,9 @@ MAX_NUMBER_LENGTH = 400
 _NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def codec(settings: Settings) -> Codec:
+def codec(settings: LesionsSettings) -> Codec[Probabilities]:
     """`filename` and one column for each class, in output order."""
-    taxonomy = TAXONOMIES[settings["taxonomy"]]
+    taxonomy = TAXONOMIES[settings.taxonomy]
     count = len(taxonomy.classes)
     rest = ("0",) * (count - 2)
 
@@ -61,9 +65,9 @@ def codec(settings: Settings) -> Codec:
     )
 
 
-def score(answers: Mapping[str, Probabilities], truth: Truth, settings: Settings) -> Score:
+def score(answers: Mapping[str, Probabilities], truth: Truth[str], settings: LesionsSettings) -> Score:
     """Prediction Score; the final score where the model's size and time are given."""
-    taxonomy = TAXONOMIES[settings["taxonomy"]]
+    taxonomy = TAXONOMIES[settings.taxonomy]
     pairs = [(case.id, truth.read(case), taxonomy.classes[int(np.argmax(answers[case.id]))]) for case in truth.cases]
     cases = tuple(CaseScore(id, float(true == said), {"truth": true, "predicted": said}) for id, true, said in pairs)
     parts = score_classes([true for _, true, _ in pairs], [said for _, _, said in pairs], taxonomy)
@@ -113,24 +117,24 @@ def efficiency(mib: float, ms: float | None, *, field: Sequence[float]) -> float
     return size_worth(mib) if ms is None else 0.5 * size_worth(mib) + 0.5 * time_worth(ms, field)
 
 
-def perfect(label: str, case: Case, settings: Settings) -> Probabilities:
-    classes = TAXONOMIES[settings["taxonomy"]].classes
+def perfect(label: str, case: Case, settings: LesionsSettings) -> Probabilities:
+    classes = TAXONOMIES[settings.taxonomy].classes
     return np.array([float(name == label) for name in classes])
 
 
-def empty(case: Case, settings: Settings) -> Probabilities:
+def empty(case: Case, settings: LesionsSettings) -> Probabilities:
     """All classes alike; the first one is what is scored."""
-    count = len(TAXONOMIES[settings["taxonomy"]].classes)
+    count = len(TAXONOMIES[settings.taxonomy].classes)
     return np.full(count, 1 / count)
 
 
-def _efficiency(settings: Settings) -> float | None:
+def _efficiency(settings: LesionsSettings) -> float | None:
     """None where no size is given. A model scored alone is its whole field."""
-    size, time = settings["size_mb"], settings["time_ms"]
+    size, time = settings.size_mb, settings.time_ms
     for name, value in (("size_mb", size), ("time_ms", time)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise HandlensError(f"{name} is {value}; expected a number from 0 on")
-    if settings["efficiency"] == "size-only":
+    if settings.efficiency == "size-only":
         if size is None:
             raise HandlensError("--efficiency size-only needs --size-mb")
         return efficiency(size, None, field=())

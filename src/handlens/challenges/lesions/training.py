@@ -1,9 +1,9 @@
-"""What the training engine is told about lesions: photographs with demographics, a class for each, the exact score."""
+"""The training of lesions: photographs with demographics, a class for each, and the exact score."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,28 +13,33 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions import data, score
-from handlens.challenges.lesions.augment import Changes, cut, fed, read_photographs
+from handlens.challenges.lesions.augment import cut, read_photographs
 from handlens.challenges.lesions.contract import (
     SIDE,
     UNKNOWN_AGE,
     UNKNOWN_GENDER,
     UNKNOWN_LOCATION,
     demographics_input,
+    resized_input,
 )
-from handlens.challenges.lesions.decision import AIMS, Search, choose, probabilities
+from handlens.challenges.lesions.decision import LesionsDecision, Search, choose
 from handlens.challenges.lesions.duplicates import join_copies
 from handlens.challenges.lesions.logistic import fit_head
+from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
+from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
+from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.subgroups import tables
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
 from handlens.io.files import replacing
 from handlens.splits import fold_of
-from handlens.types import Progress, Settings, Truth, no_progress
+from handlens.training import require_engine
+from handlens.types import Progress, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from handlens.training.task import Decision, Finished, Graph, Task
+    from handlens.training.task import Finished, Graph, Task
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -42,9 +47,11 @@ Floats = npt.NDArray[np.float32]
 FEATURES = "features.npy"
 """What the encoder sees in every photograph before it learned anything, in a run's folder."""
 
-STORED = ("fp32", "fp16", "int8")
 WORST_LOSS = 0.3
 """Points of a hundred that 8-bit integers may cost out of fold."""
+
+LEAST_PROBABILITY = 1e-30
+"""Stands for a probability of 0, whose logarithm is not finite."""
 
 SAMPLES = 64
 """Photographs that show which values are usual, for 8-bit integers."""
@@ -62,81 +69,23 @@ CARD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """What `--set` can change about lesions.
-
-    taxonomy    ten or eleven; `--taxonomy` says the same
-    encoder     lite0, lite1 or lite2
-    weights     imagenet, scratch, or a file
-    size        side in pixels that the network sees; the exported file takes 512 and reduces it
-    frozen      how many of the encoder's first stages, of five, are not trained: cheaper steps
-    still       whether norms keep the statistics that they learned before
-    dropout     share of features that a step does without
-    forget      share of facts, each by itself, that a step is not told
-    smoothing   share of certainty that is spread over all classes
-    balance     power of the inverse class frequency by which examples are drawn: 0 as they come, 1 all classes alike
-    warm        whether the last layer begins as a logistic regression on what the encoder sees before training
-    penalty     of that regression
-    aim         what offsets are chosen for: prediction (the score) or macro-f1
-    redraws, offset_penalty  how firmly offsets are held; see deciding.Search
-    weights_as  fp32, fp16 or int8: how the exported file holds its numbers
-    near, far, stretch, shift, light, tint, blurs  see photographs.Changes
-    """
-
-    taxonomy: str = "ten"
-    encoder: str = "lite0"
-    weights: str = "imagenet"
-    size: int = 192
-    frozen: int = 2
-    still: bool = True
-    dropout: float = 0.2
-    forget: float = 0.15
-    smoothing: float = 0.05
-    balance: float = 0.5
-    warm: bool = True
-    penalty: float = 0.1
-    aim: str = "prediction"
-    redraws: int = 24
-    offset_penalty: float = 0.001
-    weights_as: str = "fp32"
-    near: float = 1.3
-    far: float = 0.85
-    stretch: float = 0.08
-    shift: float = 0.06
-    light: float = 0.12
-    tint: float = 0.06
-    blurs: float = 0.1
-
-    def __post_init__(self) -> None:
-        from handlens.training.task import check_ranges
-
-        for name, known in (("taxonomy", tuple(TAXONOMIES)), ("aim", AIMS), ("weights_as", STORED)):
-            if getattr(self, name) not in known:
-                raise HandlensError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}")
-        if not 32 <= self.size <= SIDE or self.size % 32:
-            raise HandlensError(f"size is {self.size}; expected a multiple of 32 up to {SIDE}")
-        if not 0.1 <= self.far <= self.near <= 10:
-            raise HandlensError(f"scale from {self.far} to {self.near}; expected 0.1 to 10, far first")
-        most = {"dropout": 0.9, "forget": 1, "smoothing": 0.9, "balance": 1, "blurs": 1, "shift": 0.5, "frozen": 5}
-        check_ranges(self, {name: (0, limit) for name, limit in most.items()})
+def train(folder: Path, run: Path, settings: LesionsSettings, progress: Progress) -> Mapping[str, float]:
+    """Train on the labelled photographs of a folder; the numbers are out of fold, by lesion."""
+    engine = require_engine()
+    start = LesionsTraining(taxonomy=settings.taxonomy)
+    fields, schedule = engine.split_fields(start, SCHEDULE, settings.set)
+    make = partial(make_task, folder, run, fields, folds=settings.folds)
+    numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
+    return numbers
 
 
-def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
-    """Train on the labelled photographs of a folder; the numbers are of lesions that were not learned from."""
-    from handlens.training.engine import train as train_task
-    from handlens.training.plan import Schedule, as_told
-
-    usual = Schedule(batch=16, rate=0.001, pretrained_rate=0.3, decay=0.02, average=0.995)
-    fields, schedule, effort = as_told(Fields(taxonomy=settings["taxonomy"]), usual, settings)
-    return train_task(partial(make_task, folder, run, fields, folds=effort.folds), schedule, effort, run, progress)
-
-
-def make_task(folder: Path, run: Path, fields: Fields, progress: Progress = no_progress, *, folds: int = 2) -> Task:
+def make_task(
+    folder: Path, run: Path, fields: LesionsTraining, progress: Progress = no_progress, *, folds: int = 2
+) -> Task:
     """Lesions as the engine sees it, all photographs in memory; groups that cannot fill the folds are refused first."""
     from handlens.training.task import Task
 
-    settings = {"taxonomy": fields.taxonomy, "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
+    settings = LesionsSettings(taxonomy=fields.taxonomy)
     truth = data.open_truth(folder, settings)
     taxonomy = TAXONOMIES[fields.taxonomy]
     progress(0, len(truth.cases), "reading photographs")
@@ -146,7 +95,7 @@ def make_task(folder: Path, run: Path, fields: Fields, progress: Progress = no_p
         fold_of(groups, folds=folds, seed=0)
     except ValueError as error:
         raise HandlensError(str(error)) from None
-    labels = tuple(str(truth.read(case)) for case in truth.cases)
+    labels = tuple(truth.read(case) for case in truth.cases)
     lesions = Lesions(
         pictures,
         np.stack([demographics_input(case.details) for case in truth.cases]),
@@ -157,8 +106,8 @@ def make_task(folder: Path, run: Path, fields: Fields, progress: Progress = no_p
         folder,
         run,
     )
-    lesions.look(progress)
-    words = f"{counted(len(labels), 'photograph')} of {counted(len(set(groups)), 'group')} that no fold parts"
+    lesions.extract_features(progress)
+    words = f"{counted(len(labels), 'photograph')} of {counted(len(set(groups)), 'group')} that no fold splits"
     return Task(
         challenge="lesions",
         metric="Prediction Score",
@@ -171,19 +120,26 @@ def make_task(folder: Path, run: Path, fields: Fields, progress: Progress = no_p
         inputs=("image", "demographics"),
         loss=lesions.loss,
         measure=lesions.measure,
-        predict=lesions.predict,
+        infer=lesions.infer,
         decide=lesions.decide,
-        answer=lesions.answer,
+        answer=refuse_answer,
+        answer_with=lesions.answer_with,
         score=lambda answers: score.score(answers, truth, settings),
         graph=lesions.graph,
-        default={"offsets": [0.0] * len(taxonomy.classes), "temperature": 1.0},
+        default=LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
         card=(*CARD, "", f"Learned from {words}; {counted(joined, 'pair')} of near copies lay in different groups."),
         weights=tuple(_draws(lesions.codes, fields.balance).tolist()),
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
         finish=lesions.finish,
+        cases=truth.cases,
     )
+
+
+def refuse_answer(_index: int, _prediction: Floats, _decision: LesionsDecision) -> Any:
+    """The decision of lesions is part of the network: its file answers."""
+    raise ValueError("lesions are answered by the settled network's file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +150,8 @@ class Lesions:
     people: Floats
     codes: npt.NDArray[np.int64]
     groups: tuple[str, ...]
-    truth: Truth
-    fields: Fields
+    truth: Truth[str]
+    fields: LesionsTraining
     folder: Path
     run: Path
     seen: list[Floats] = field(default_factory=list)
@@ -224,10 +180,8 @@ class Lesions:
         )
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
-        """A changed photograph, what is known of the person and not forgotten, and the class."""
-        own = ("near", "far", "stretch", "shift", "light", "tint", "blurs")
-        changes = Changes(**{name: getattr(self.fields, name) for name in own})
-        image = cut(rng, self.pictures[index], self.fields.size, changes)
+        """An augmented photograph, demographics after metadata dropout, and the class."""
+        image = cut(rng, self.pictures[index], self.fields.size, self.fields.augmentation)
         told = np.where(rng.random(3) < self.fields.forget, UNKNOWN, self.people[index])
         return {"image": image, "demographics": told, "class": np.array(self.codes[index])}
 
@@ -241,28 +195,37 @@ class Lesions:
 
         return share_right(logits, batch["class"])
 
-    def predict(self, network: nn.Module, index: int) -> Floats:
-        """Logits, of the photograph as the exported file is given it."""
-        from handlens.challenges.lesions.network import logits_of
+    def infer(self, model: Path) -> Callable[[int], Floats]:
+        """Log-probabilities of a photograph by the predictor that ships, with this ONNX file and no decision in it.
 
-        return logits_of(network, fed(self.pictures[index]), self.people[index], size=self.fields.size)
+        They are the logits but for a constant, which no decision depends on.
+        """
+        answer = self.answer_with(model)
+        return lambda index: np.log(np.maximum(answer(index), LEAST_PROBABILITY)).astype(np.float32)
 
-    def decide(self, indices: Sequence[int], predictions: Mapping[int, Floats]) -> Decision:
+    def answer_with(self, model: Path) -> Callable[[int], Probabilities]:
+        """The predictor's answer for a photograph, with this ONNX file."""
+        predictor = LesionsPredictor(open_classifier(model), self.taxonomy)
+
+        def answer(index: int) -> Probabilities:
+            with predictor.decode(self.truth.cases[index]) as photograph:
+                return predictor.predict(photograph).answer
+
+        return answer
+
+    def decide(self, indices: Sequence[int], predictions: Mapping[int, Floats]) -> LesionsDecision:
         """Offsets and temperature that are best for these examples."""
         chosen = list(indices)
         logits = np.stack([predictions[index] for index in chosen]).astype(np.float64)
         search = Search(self.fields.aim, self.fields.redraws, self.fields.offset_penalty)
         groups = [self.groups[index] for index in chosen]
         offsets, temperature = choose(logits, self.codes[chosen], groups, self.taxonomy, search)
-        return {"offsets": [round(value, 4) for value in offsets.tolist()], "temperature": round(temperature, 4)}
-
-    def answer(self, _index: int, prediction: Floats, decision: Decision) -> npt.NDArray[np.float64]:
-        rows = probabilities(prediction[None], decision["offsets"], decision["temperature"])
-        return np.asarray(rows[0], np.float64)
+        rounded = [round(value, 4) for value in offsets.tolist()]
+        return LesionsDecision(offsets=rounded, temperature=round(temperature, 4))
 
     # --- before the first step, and after the last ----------------------------------------------------------------
 
-    def look(self, progress: Progress) -> None:
+    def extract_features(self, progress: Progress) -> None:
         """What the encoder sees in every photograph before it learned anything: kept in the run's folder."""
         if not self.warms:
             return
@@ -302,11 +265,11 @@ class Lesions:
 
         return np.hstack([self.seen[0].astype(np.float32), facts_of(self.people, sites=len(LOCATIONS))])
 
-    def settle(self, network: nn.Module, decision: Decision) -> None:
+    def settle(self, network: nn.Module, decision: LesionsDecision) -> None:
         from handlens.challenges.lesions.network import PhotoClassifier
 
         if isinstance(network, PhotoClassifier):
-            network.settle(decision["offsets"], decision["temperature"])
+            network.settle(decision.offsets, decision.temperature)
 
     def graph(self, network: nn.Module) -> Graph:
         """`image` and `demographics` to `probability`, of any number."""
@@ -353,28 +316,26 @@ class Lesions:
         """The score with each fold answered by the file that its network becomes, in 8-bit integers if `small`."""
         if not small:
             return shown.score.value
-        from handlens.inference.session import Session
         from handlens.training.export import export
         from handlens.training.quantize import as_int8
 
         answers = {}
-        for fold, asked in enumerate(shown.asked):
+        for fold, held_out in enumerate(shown.held_out):
             network = shown.network_of(fold)
             self.settle(network, shown.fold_decisions[fold])
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "fold.onnx"
                 export(self.graph(network), path, facts={})
-                as_int8(path, self._samples(sorted(set(range(len(self.codes))) - set(asked))))
-                session = Session(path)
-                for index in asked:
-                    (row,) = session(image=fed(self.pictures[index])[None], demographics=self.people[index][None])
-                    answers[self.truth.cases[index].id] = row[0].astype(np.float64)
-        settings = {"taxonomy": self.fields.taxonomy, "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
-        return score.score(answers, self.truth, settings).value
+                as_int8(path, self._samples(sorted(set(range(len(self.codes))) - set(held_out))))
+                answer = self.answer_with(path)
+                for index in held_out:
+                    answers[self.truth.cases[index].id] = answer(index)
+        return score.score(answers, self.truth, LesionsSettings(taxonomy=self.fields.taxonomy)).value
 
     def _samples(self, members: Sequence[int]) -> Iterator[dict[str, Floats]]:
         for index in np.random.default_rng(0).permutation(np.array(members))[:SAMPLES]:
-            yield {"image": fed(self.pictures[index])[None], "demographics": self.people[index][None]}
+            image = resized_input(self.pictures[index], top=1.0)
+            yield {"image": image[None], "demographics": self.people[index][None]}
 
 
 def _draws(codes: npt.NDArray[np.int64], balance: float) -> npt.NDArray[np.float64]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from handlens.challenges.forgery.options import SECONDS
 from handlens.errors import DataError, HandlensError
 from handlens.io.files import replacing, write_text
+from handlens.types import Progress, no_progress
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from handlens.challenges.forgery.inspection.page import Strip
     from handlens.challenges.forgery.inspection.reading import Figure
     from handlens.challenges.forgery.inspection.words import Record
+    from handlens.challenges.forgery.predictor import ForgeryPredictor
+    from handlens.runstore.store import Journal
 
 Look = Callable[["npt.NDArray[Any]"], "Findings"]
 """What finds copies in a picture: the detector's `look`."""
@@ -29,16 +35,11 @@ Look = Callable[["npt.NDArray[Any]"], "Findings"]
 STRIPS_MOST = 40
 """Comparisons drawn for a figure, the surest groups first; more would make a page that no browser likes."""
 
-PAGE, FINDINGS, UNFINISHED = "index.html", "findings.json", ".unfinished"
+PAGE, FINDINGS = "index.html", "findings.json"
 
 TURNED = (
     "the file asks viewers to turn it (EXIF orientation {}); here it is shown, and its pixels are counted, as stored"
 )
-
-
-def with_detector(seconds: float) -> tuple[Callable[[], Look], str]:
-    """What makes the detector's look, with so many seconds for each figure, and the words for these settings."""
-    return partial(_make_detector, seconds), f"at most {seconds:g} s for each figure"
 
 
 def table(record: Record) -> str:
@@ -48,41 +49,82 @@ def table(record: Record) -> str:
     return words.table(record)
 
 
-def _make_detector(seconds: float) -> Look:
+def _make_look(seconds: float) -> Look:
     from handlens.challenges.forgery.detect import Detector
+    from handlens.challenges.forgery.predictor import ForgeryPredictor
 
-    return partial(Detector().look, seconds=seconds)
+    return partial(_findings, ForgeryPredictor(Detector().ready(), seconds))
+
+
+def _findings(predictor: ForgeryPredictor, image: npt.NDArray[Any]) -> Findings:
+    found: Findings = predictor.predict(image).artefacts["findings"]
+    return found
 
 
 def inspect_figures(
     paths: Sequence[Path],
     out: Path | None = None,
     *,
-    make_look: Callable[[], Look],
-    settings: str,
+    seconds: float = SECONDS,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    overwrite: bool = False,
+    progress: Progress = no_progress,
+    make_look: Callable[[], Look] | None = None,
 ) -> list[Record]:
     """Look at every figure of files and folders; the most suspicious record comes first.
 
     With `out`, pages, records and pictures are written there, each file whole or not at all. A figure that cannot be
-    read gets a record with its `error`, and the others are still looked at. A run that was stopped goes on where it
-    stopped, if `settings`, which names what the look depends on, is the same.
+    read gets a record with its `error`, and the others are still looked at. A run that was stopped resumes.
+    `make_look` replaces the predictor.
     """
     from handlens.challenges.forgery.inspection.reading import find_figures
+    from handlens.runstore.store import open_store
+
+    figures = find_figures(paths, out=out)
+    settings = f"at most {seconds:g} s for each figure"
+    make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
+    if out is None:
+        return _inspect_all(figures, partial(make, None), None, None, workers, progress)
+    _refuse_foreign(out, overwrite)
+    about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
+    key = hashlib.sha256("\n".join([*about.values(), *(figure.name for figure in figures)]).encode()).hexdigest()
+    with open_store(out, key, about, overwrite=overwrite) as store:
+        target = Target(out, alone=len(figures) == 1)
+        journal = store.journal("figures")
+        with closing(journal):
+            records = _inspect_all(figures, partial(make, target), target, journal, workers, progress)
+        if len(records) == len(figures):
+            store.finish()
+    return records
+
+
+def _inspect_all(
+    figures: Sequence[Figure],
+    make: Callable[[], Callable[[Figure], Record]],
+    target: Target | None,
+    journal: Journal | None,
+    workers: int,
+    progress: Progress,
+) -> list[Record]:
+    """A record of every figure; those that an earlier, stopped run finished are taken from its journal."""
     from handlens.challenges.forgery.inspection.words import rank
     from handlens.inference.executors import map_in_processes
 
-    figures = find_figures(paths, out=out)
-    target = _start(out, settings, alone=len(figures) == 1) if out else None
-    make = partial(_make_inspector, make_look, settings, target)
     done: dict[int, Record] = {}
-    results = map_in_processes(make, figures, workers=workers, name=lambda figure: figure.name)
+    for index, figure in enumerate(figures):
+        if target and journal and (earlier := _earlier_record(target, journal, figure)):
+            done[index] = earlier
+    waiting = [index for index in range(len(figures)) if index not in done]
+    progress(len(done), len(figures))
+    results = map_in_processes(
+        make, [figures[index] for index in waiting], workers=workers, name=lambda figure: figure.name
+    )
     try:
-        for index, record in results:
-            done[index] = record
-            if progress:
-                progress(len(done), len(figures))
+        for place, record in results:
+            done[waiting[place]] = record
+            if journal is not None and "error" not in record:
+                journal.add(figures[waiting[place]].folder, [json.dumps(record)])
+            progress(len(done), len(figures))
     finally:
         results.close()
         if target and done:
@@ -90,29 +132,36 @@ def inspect_figures(
     return rank(list(done.values()))
 
 
+def _earlier_record(target: Target, journal: Journal, figure: Figure) -> Record | None:
+    """What a stopped run recorded of the same file; None where the file has changed, or its page is gone."""
+    from handlens.challenges.forgery.inspection import reading
+
+    cells = journal.done.get(figure.folder)
+    if cells is None or figure.fault or not target.page(figure).is_file():
+        return None
+    record: Record = json.loads(cells[0])
+    same = record.get("figure") == figure.name and record.get("sha256") == reading.fingerprint(figure.path)
+    return record if same else None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The folder that pages go to; `alone`: its first page is that of the only figure; `goes_on`: use what is there."""
+    """The folder that pages go to; `alone`: its first page is that of the only figure."""
 
     out: Path
     alone: bool
-    goes_on: bool
 
     def page(self, figure: Figure) -> Path:
         return self.out / PAGE if self.alone else self.out / figure.folder / PAGE
 
 
-def _start(out: Path, settings: str, *, alone: bool) -> Target:
-    """Make the folder, leave a mark there until the run is done, and see whether an earlier run was stopped."""
+def _refuse_foreign(out: Path, overwrite: bool) -> None:
+    """A page that no run of ours wrote is not replaced unasked."""
     from handlens.challenges.forgery.inspection.page import GENERATOR
 
-    page, mark = out / PAGE, out / UNFINISHED
-    if page.exists() and GENERATOR not in page.read_text(encoding="utf-8", errors="replace"):
+    page = out / PAGE
+    if page.exists() and not overwrite and GENERATOR not in page.read_text(encoding="utf-8", errors="replace"):
         raise DataError("this page is not ours and would be overwritten: name another folder", file=page)
-    words = f"handlens {version('handlens')}, {settings}\n"
-    goes_on = mark.is_file() and mark.read_text(encoding="utf-8") == words
-    write_text(mark, words)
-    return Target(out, alone, goes_on)
 
 
 def _make_inspector(make_look: Callable[[], Look], settings: str, target: Target | None) -> Callable[[Figure], Record]:
@@ -148,8 +197,6 @@ def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) 
     if figure.fault:
         raise DataError(figure.fault)
     record["sha256"] = reading.fingerprint(figure.path)
-    if target and target.goes_on and (earlier := _read_earlier(target, figure, record)):
-        return earlier
     picture = figure.read()
     findings = look(picture)
     orientation = read_orientation(figure.path) if figure.page is None else 1
@@ -239,18 +286,8 @@ def _write_picture(path: Path, picture: ByteArray) -> None:
             write_png(temporary, picture)
 
 
-def _read_earlier(target: Target, figure: Figure, record: Record) -> Record | None:
-    """The record that a stopped run left for the same file; None where there is none to use."""
-    try:
-        earlier: Record = json.loads((target.out / figure.folder / FINDINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    same = isinstance(earlier, dict) and all(earlier.get(name) == value for name, value in record.items())
-    return earlier if same and target.page(figure).is_file() else None
-
-
 def _write_summary(target: Target, records: Sequence[Record], total: int) -> None:
-    """The first page, unless the only figure has it, and its records; the mark goes when nothing is left to do."""
+    """The first page, unless the only figure has it, and its records."""
     from handlens.challenges.forgery.inspection.page import summary_page
     from handlens.challenges.forgery.inspection.words import rank
 
@@ -259,5 +296,3 @@ def _write_summary(target: Target, records: Sequence[Record], total: int) -> Non
     if not target.alone or any("error" in record for record in records):
         write_text(target.out / PAGE, summary_page(records, there, total))
     write_text(target.out / "index.json", json.dumps({"figures": rank(records)}, indent=1))
-    if len(records) == total:
-        (target.out / UNFINISHED).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,7 +22,8 @@ import numpy.typing as npt
 from handlens.challenges.ink.window import Bytes, Mask
 from handlens.inference.prefetch import prefetch
 from handlens.inference.tiling import Cuts, Tiling, cut
-from handlens.types import Shape
+from handlens.inference.tta import average
+from handlens.types import ALONE, Shape, Work
 
 Map = npt.NDArray[np.float32]
 Network = Callable[[Bytes], Map]
@@ -41,8 +42,8 @@ BAND_BYTES = 48 << 20
 """Bytes of a stack that are read at a time, nearly: a column of it has about 64."""
 
 
-class Source(Protocol):
-    """A flattened window whose rows can be read, such as a Surface."""
+class WindowReader(Protocol):
+    """A flattened window whose rows can be read, such as a `Surface`."""
 
     @property
     def shape(self) -> Shape: ...
@@ -55,54 +56,40 @@ class Source(Protocol):
     def read(self, top: int, bottom: int) -> Bytes: ...
 
 
-class Keeper(Protocol):
-    """Keeps lines of tiles that are done, so that a run that was killed can go on."""
-
-    def load(self, line: int) -> Map | None: ...
-    def save(self, line: int, answer: Map) -> None: ...
-
-
-class Forgetful:
-    """Keeps nothing."""
-
-    def load(self, line: int) -> Map | None:  # noqa: ARG002
-        return None
-
-    def save(self, line: int, answer: Map) -> None:
-        pass
-
-
 @dataclass(frozen=True, slots=True)
-class Effort:
+class Resources:
     """How a fragment is worked on; none of it but `turns` changes the answer.
 
     turns    quarter turns of a tile whose answers are averaged, 1 or 4
     threads  tiles that are computed at the same time; 0 for one after the other, by the calling thread
     rows     rows that are read at a time; None for about BAND_BYTES
-    tell     told how many lines of tiles are done, of how many
     """
 
     turns: int = 4
     threads: int = 1
     rows: int | None = None
-    tell: Callable[[int, int], None] = field(default=lambda _done, _total: None)
 
 
-def predict(source: Source, network: Network, effort: Effort, keeper: Keeper | None = None) -> Map:
-    """Probability of ink in every square, (rows / STRIDE, columns / STRIDE) rounded up; 0 where no mask is near."""
-    keeper = Forgetful() if keeper is None else keeper
+def predict(source: WindowReader, network: Network, resources: Resources, work: Work = ALONE) -> Map:
+    """Probability of ink in every square, (rows / STRIDE, columns / STRIDE) rounded up; 0 where no mask is near.
+
+    Lines of tiles that are done are kept as checkpoints of `work`; its progress counts lines.
+    """
     height, width = (-(-side // STRIDE) for side in source.shape)
     rows, columns = cut(height, TILING), cut(width, TILING)
-    answers = {line: kept for line in range(len(rows.starts)) if (kept := keeper.load(line)) is not None}
-    left = [line for line in range(len(rows.starts)) if line not in answers]
-    done = len(answers)
-    effort.tell(done, len(rows.starts))
-    for line, answer in _compute(source, network, effort, rows, columns, left):
-        keeper.save(line, answer)
+    lines = range(len(rows.starts))
+    answers = {line: kept for line in lines if (kept := work.checkpoints.load(_name(line))) is not None}
+    left = [line for line in lines if line not in answers]
+    work.progress(len(answers), len(lines))
+    for line, answer in _compute(source, network, resources, rows, columns, left):
+        work.checkpoints.save(_name(line), answer)
         answers[line] = answer
-        done += 1
-        effort.tell(done, len(rows.starts))
+        work.progress(len(answers), len(lines))
     return _blend(answers, rows, columns, (height, width))
+
+
+def _name(line: int) -> str:
+    return f"line{line:04d}"
 
 
 def _blend(answers: dict[int, Map], rows: Cuts, columns: Cuts, shape: Shape) -> Map:
@@ -116,16 +103,16 @@ def _blend(answers: dict[int, Map], rows: Cuts, columns: Cuts, shape: Shape) -> 
 
 
 def _compute(
-    source: Source, network: Network, effort: Effort, rows: Cuts, columns: Cuts, lines: Sequence[int]
+    source: WindowReader, network: Network, resources: Resources, rows: Cuts, columns: Cuts, lines: Sequence[int]
 ) -> Iterator[tuple[int, Map]]:
     """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
-    pool = ThreadPoolExecutor(effort.threads) if effort.threads else _Here()
-    windows = partial(_windows, source, rows, lines, effort.rows)
+    pool = ThreadPoolExecutor(resources.threads) if resources.threads else _Here()
+    windows = partial(_windows, source, rows, lines, resources.rows)
     with pool as threads, closing(prefetch(windows, room=1)) as ahead:
         try:
             for line, window in ahead:
-                waiting.append((line, list(_submit(threads, window, source, network, effort, rows, columns, line))))
+                waiting.append((line, list(_submit(threads, window, source, network, resources, rows, columns, line))))
                 if len(waiting) > 1:
                     yield _gather(*waiting.popleft(), rows, columns)
             while waiting:
@@ -146,9 +133,9 @@ class _Here(Executor):
 def _submit(
     threads: Executor,
     window: Bytes,
-    source: Source,
+    source: WindowReader,
     network: Network,
-    effort: Effort,
+    resources: Resources,
     rows: Cuts,
     columns: Cuts,
     line: int,
@@ -158,7 +145,7 @@ def _submit(
     for left in columns.starts:
         begin = left * STRIDE
         if source.mask[top : top + high, begin : begin + wide].any():
-            yield left, threads.submit(_answer, network, window, begin, (high, wide), effort.turns)
+            yield left, threads.submit(_answer, network, window, begin, (high, wide), resources.turns)
 
 
 def _answer(network: Network, window: Bytes, left: int, shape: Shape, turns: int) -> Map:
@@ -167,11 +154,7 @@ def _answer(network: Network, window: Bytes, left: int, shape: Shape, turns: int
     down, across = shape[0] - tile.shape[1], shape[1] - tile.shape[2]
     if down or across:
         tile = np.pad(tile, ((0, 0), (0, down), (0, across)))
-    total: Map | None = None
-    for turn in range(turns):
-        answer = np.rot90(network(np.ascontiguousarray(np.rot90(tile, turn, (1, 2)))), -turn)
-        total = answer if total is None else total + answer
-    return np.asarray(total, np.float32) / np.float32(turns)
+    return average(network, tile, orientations=turns, axes=(1, 2))
 
 
 def _gather(line: int, tiles: list[tuple[int, Future[Map]]], rows: Cuts, columns: Cuts) -> tuple[int, Map]:
@@ -184,7 +167,7 @@ def _gather(line: int, tiles: list[tuple[int, Future[Map]]], rows: Cuts, columns
 
 
 def _windows(
-    source: Source, rows: Cuts, lines: Sequence[int], step: int | None, ended: threading.Event
+    source: WindowReader, rows: Cuts, lines: Sequence[int], step: int | None, ended: threading.Event
 ) -> Iterator[tuple[int, Bytes]]:
     """Lines and their windows, until it has ended; rows that the line before has seen are copied from it."""
     height, width = source.shape

@@ -1,0 +1,29 @@
+"""The settings of forgery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from handlens.settings import Settings, setting
+
+SECONDS = 13.0
+"""Time for one figure: what the contest's limit leaves for each."""
+
+
+class ForgerySettings(Settings, frozen=True, kw_only=True):
+    """Options of the commands for forgery."""
+
+    sources: Annotated[Path | None, setting("Folder of images to cut from, instead of generated ones.", "sample")] = (
+        None
+    )
+    kind: Annotated[
+        Literal["object clone", "region copy", "cover-up", "panel reuse", "lane reuse"] | None,
+        setting("Only this kind of forgery; otherwise all, as often as in the contest.", "sample"),
+    ] = None
+    panels: Annotated[
+        Literal["one", "several"] | None,
+        setting("Figures of one panel or of several; otherwise both, as often as in the contest.", "sample"),
+    ] = None
+    more: Annotated[Path | None, setting("A further folder of labelled figures to learn from.", "train")] = None
+    seconds: Annotated[float, setting("Time limit for one image.", "solve", "train", ge=0)] = SECONDS

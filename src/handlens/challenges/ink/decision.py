@@ -1,0 +1,29 @@
+"""From the coarse ink map to a mask: fitted by training, applied by prediction, here alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from handlens.challenges.ink.maps import enlarge
+from handlens.challenges.ink.score import ORDER
+from handlens.challenges.ink.tiles import Map
+from handlens.challenges.ink.window import Mask
+from handlens.masks.components import drop_specks, join
+from handlens.masks.rle import Rle, encode
+from handlens.settings import Settings, setting
+
+
+class InkDecision(Settings, frozen=True, kw_only=True):
+    """Ink is where the enlarged map exceeds `threshold`, inside the fragment's mask."""
+
+    threshold: Annotated[float, setting("probability above which a pixel is ink", ge=0, le=1)]
+    smallest: Annotated[int, setting("pixels; smaller spots are dropped", ge=0, le=10_000_000)] = 0
+    turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
+
+    def apply(self, coarse: Map, mask: Mask) -> Rle:
+        shape = (mask.shape[0], mask.shape[1])
+        bands = []
+        for top, rows in enlarge(coarse, shape):
+            band = encode((rows > self.threshold) & mask[top : top + len(rows)], order=ORDER)
+            bands.append(Rle(band.starts + top * shape[1], band.lengths))
+        return drop_specks(join(bands), shape, smallest=self.smallest)

@@ -1,0 +1,93 @@
+"""What a notebook gets for a photograph of a lesion, and what `solve` writes for people: classes and risk groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.lesions.options import LesionsSettings
+from handlens.challenges.lesions.score import Probabilities
+from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
+from handlens.io.files import write_text
+from handlens.results import picture_html, table_html
+
+ANSWERS = "answers.json"
+"""The probabilities again, with the names of classes and risk groups, beside the submission."""
+
+NO_DIAGNOSIS = (
+    "This is no diagnosis: it names what a picture looks most like. Show a lesion that worries you to a doctor."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LesionResult:
+    """Probabilities of one photograph. This is no diagnosis."""
+
+    image: npt.NDArray[np.uint8]
+    row: Probabilities
+    taxonomy: Taxonomy
+
+    @cached_property
+    def probabilities(self) -> Mapping[str, float]:
+        """By class, in the contest's order; they sum to 1."""
+        return dict(zip(self.taxonomy.classes, self.row.tolist(), strict=True))
+
+    @property
+    def label(self) -> str:
+        """The likeliest class; of equal ones the first."""
+        return self.taxonomy.classes[int(np.argmax(self.row))]
+
+    @property
+    def risk(self) -> str:
+        """The risk group of the likeliest class."""
+        return str(describe(self.row, self.taxonomy)["risk_group"])
+
+    @cached_property
+    def table(self) -> Mapping[str, list[Any]]:
+        """A row for each class; for `pandas.DataFrame`."""
+        group_of = {name: group for group, names in self.taxonomy.groups.items() for name in names}
+        return {
+            "class": list(self.taxonomy.classes),
+            "name": list(self.taxonomy.names),
+            "risk": [group_of[name] for name in self.taxonomy.classes],
+            "probability": self.row.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        return f"<LesionResult {self.label} {self.probabilities[self.label]:.2f}, risk group {self.risk}>"
+
+    def _repr_html_(self) -> str:
+        caption = f"{sentence(describe(self.row, self.taxonomy))}. {NO_DIAGNOSIS}"
+        return picture_html(self.image, caption) + table_html(self.table, rows=len(self.taxonomy.classes))
+
+
+def write_answers(out: Path, answers: Mapping[str, Probabilities], settings: LesionsSettings) -> Sequence[str]:
+    """Write `answers.json`; gives what a person should know."""
+    taxonomy = TAXONOMIES[settings.taxonomy]
+    pages = [{"photograph": name, **describe(row, taxonomy)} for name, row in answers.items()]
+    page = {"note": NO_DIAGNOSIS, "classes": dict(zip(taxonomy.classes, taxonomy.names, strict=True))}
+    write_text(out / ANSWERS, json.dumps({**page, "answers": pages}, indent=1) + "\n")
+    said = [f"{page['photograph']}: {sentence(page)}" for page in pages] if len(pages) == 1 else []
+    return [*said, NO_DIAGNOSIS]
+
+
+def describe(row: Probabilities, taxonomy: Taxonomy) -> dict[str, Any]:
+    """The likeliest class with its name and risk group, and every probability, by class and by group."""
+    chances = dict(zip(taxonomy.classes, np.asarray(row, np.float64).tolist(), strict=True))
+    best = taxonomy.classes[int(np.argmax(row))]
+    group_of = {name: group for group, names in taxonomy.groups.items() for name in names}
+    groups = {group: float(sum(chances[name] for name in names)) for group, names in taxonomy.groups.items()}
+    full = taxonomy.names[taxonomy.classes.index(best)]
+    known = {"class": best, "name": full, "risk_group": group_of[best], "probability": chances[best]}
+    return {**known, "risk_groups": groups, "probabilities": chances}
+
+
+def sentence(page: Mapping[str, Any]) -> str:
+    return f"{page['name']} ({page['class']}), risk group {page['risk_group']}, probability {page['probability']:.2f}"

@@ -1,0 +1,150 @@
+"""Commands about challenges and their data: `list`, `rules`, `sample`, `data`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.output import JSON, message, print_json, with_verbosity
+from handlens.errors import HandlensError, counted
+
+if TYPE_CHECKING:
+    from handlens.types import AnyChallenge
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command("list")
+@click.option("--models", is_flag=True, help="List the trained models that come with the package, with their licences.")
+@JSON
+def list_challenges(models: bool, as_json: bool) -> None:
+    """List the challenges: what is asked, and how it is scored."""
+    from handlens import registry
+
+    if models:
+        _list_models(as_json)
+        return
+    found = []
+    for name in registry.names():
+        try:
+            found.append(registry.challenge(name))
+        except HandlensError as error:
+            message(f"handlens: {error}")
+    if as_json:
+        print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
+        return
+    for challenge in found:
+        click.echo(f"{challenge.name:9}{challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
+
+
+def _list_models(as_json: bool) -> None:
+    from handlens import registry
+
+    pages = [page for name in registry.BUILT_IN if (page := _model_page(registry.challenge(name)))]
+    if as_json:
+        print_json(pages)
+        return
+    for page in pages:
+        click.echo(f"{page['challenge']:9}{page['licence']}")
+        click.echo(f"{'':9}{page['note']}\n{'':9}{page['folder']}\n")
+
+
+def _model_page(challenge: AnyChallenge) -> dict[str, Any] | None:
+    """What is known of the model that comes with a challenge; None where there is none."""
+    from handlens.inference.model import is_model, open_model
+
+    folder = challenge.rules.with_name("model")
+    if not is_model(folder):
+        return None
+    model = open_model(folder, challenge=challenge.name)
+    note = str(model.plan.schedule.get("note") or "Trained on generated data alone.")
+    licence = model.licence or "Apache-2.0"
+    return {"challenge": challenge.name, "licence": licence, "note": note, "folder": str(folder)}
+
+
+def _rules(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    def command() -> None:
+        """Print the challenge's rules with their numbered Readings."""
+        click.echo(challenge.rules.read_text(encoding="utf-8").rstrip())
+
+    return with_verbosity(command)
+
+
+def _sample(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("folder", type=PATH)
+    @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same bytes.")
+    @click.option(
+        "--cases",
+        default=challenge.sample_defaults.cases,
+        show_default=True,
+        type=click.IntRange(1, 100_000),
+        help="Cases in the test part.",
+    )
+    @click.option(
+        "--size",
+        default=challenge.sample_defaults.size,
+        show_default=True,
+        type=click.IntRange(64, 20_000),
+        help="Side of an image in pixels.",
+    )
+    @JSON
+    def command(folder: Path, seed: int, cases: int, size: int, as_json: bool, **options: Any) -> None:
+        """Write generated data: train with labels, test without, the labels of the test part in FOLDER/truth."""
+        from handlens import pipeline
+
+        settings = challenge.settings(**options)
+        pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size, settings=settings)
+        truth = folder / pipeline.TRUTH
+        if as_json:
+            print_json({"folder": str(folder), "truth": str(truth), "cases": cases, "seed": seed, "size": size})
+        else:
+            message(f"{folder}: {counted(cases, 'generated test case')}, their labels in {truth}")
+
+    return with_options(command, challenge, "sample")
+
+
+def _data(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("folder", type=PATH)
+    @JSON
+    def command(folder: Path, as_json: bool) -> None:
+        """Describe a data folder and list every problem in it; exit 1 if there is one."""
+        from handlens import pipeline
+        from handlens.errors import describe
+
+        inventory = pipeline.survey(challenge, folder)
+        problems = [problem.as_json() for problem in inventory.problems]
+        notes = [note.as_json() for note in inventory.notes]
+        if as_json:
+            print_json({"facts": dict(inventory.facts), "problems": problems, "notes": notes})
+        else:
+            width = max(map(len, inventory.facts), default=0)
+            for name, fact in inventory.facts.items():
+                click.echo(f"{name:{width}}  {fact}")
+            for note in inventory.notes:
+                click.echo(f"note: {note}")
+            click.echo(
+                describe(f"{folder} has problems", inventory.problems, shown=len(problems))
+                if problems
+                else "no problems found"
+            )
+        sys.exit(1 if problems else 0)
+
+    return with_verbosity(command)
+
+
+def commands() -> list[click.Command]:
+    return [
+        with_verbosity(list_challenges),
+        ChallengeGroup("rules", _rules, "NAME", "Print a challenge's rules with their numbered Readings."),
+        ChallengeGroup(
+            "sample", _sample, "NAME FOLDER [OPTIONS]", "Write generated data in a challenge's true layout."
+        ),
+        ChallengeGroup("data", _data, "NAME FOLDER [OPTIONS]", "Describe a data folder and list every problem in it."),
+    ]

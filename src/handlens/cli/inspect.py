@@ -1,0 +1,52 @@
+"""The command `inspect`: a person's own figures, papers and folders, looked at for copied regions."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, with_verbosity
+from handlens.errors import counted
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("figures", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", type=PATH, help="Folder for pages, pictures and records.")
+@click.option(
+    "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time limit for one figure."
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Figures at the same time.")
+@click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+@JSON
+def inspect(
+    figures: tuple[Path, ...], out: Path | None, seconds: float, workers: int, overwrite: bool, as_json: bool
+) -> None:
+    """Find regions of figures that are copies of others, and show them side by side.
+
+    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
+    """
+    from handlens.challenges.forgery import inspection
+
+    with progress_bar("inspect") as progress, resumable() if out else nullcontext():
+        records = inspection.inspect_figures(
+            figures, out, seconds=seconds, workers=workers, overwrite=overwrite, progress=progress
+        )
+    if as_json:
+        print_json({"figures": records})
+    for record in records:
+        if "error" in record:
+            fail(f"handlens: {record['figure']}: {record['error']}")
+        elif not as_json:
+            click.echo(inspection.table(record))
+    if out:
+        message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
+    sys.exit(1 if any("error" in record for record in records) else 0)
+
+
+def commands() -> list[click.Command]:
+    return [with_verbosity(inspect)]

@@ -1,0 +1,90 @@
+"""Commands that predict: `solve`, and `predict`, which takes the challenge from the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
+from handlens.cli.score import PART
+from handlens.errors import counted
+
+if TYPE_CHECKING:
+    from handlens.types import AnyChallenge
+
+PATH = click.Path(path_type=Path)
+
+
+def _solve(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.asks)
+    @click.argument("folder", type=PATH, metavar="DATA")
+    @click.option("-o", "--out", type=PATH, required=True, help="Folder for submission and score.json.")
+    @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+    @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
+    @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+    @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
+    @click.option(
+        "--solver",
+        type=click.Choice(["model", "baseline"]),
+        default="model",
+        show_default=True,
+        hidden=challenge.baseline is None,
+        help="The trained model, or the baseline that it must beat.",
+    )
+    @click.option("--workers", type=click.IntRange(1), help="Processes  [default: one for each core where that pays]")
+    @PART
+    @JSON
+    def command(folder: Path, out: Path, as_json: bool, **rest: Any) -> None:
+        """Answer every case of DATA, a data folder or a single image.
+
+        Writes OUT/submission.csv, checked, and scores it where labels are there. Stopped, the same command resumes.
+        """
+        from handlens import pipeline
+
+        names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers")
+        how = {name: rest.pop(name) for name in names}
+        settings = challenge.settings(**rest)
+        details(f"settings: {settings}")
+        with progress_bar(challenge.name) as progress, resumable():
+            solved = pipeline.solve(challenge, folder, out, settings=settings, progress=progress, **how)
+        for note in solved.notes:
+            message(note)
+        if as_json:
+            print_json(pipeline.solved_json(challenge, solved))
+            return
+        click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
+        if solved.score is None:
+            click.echo("no score: the data folder has no labels for these cases")
+        else:
+            click.echo(f"score {solved.score.value!r} ({challenge.metric}); the empty answer: {solved.empty_score!r}")
+
+    return with_options(command, challenge, "solve")
+
+
+@click.command(context_settings={"ignore_unknown_options": True}, options_metavar="")
+@click.argument("run", type=PATH)
+@click.argument("rest", nargs=-1, required=True, type=click.UNPROCESSED, metavar="DATA -o OUT [OPTIONS]")
+@click.pass_context
+def predict(context: click.Context, run: Path, rest: tuple[str, ...]) -> None:
+    """Answer every case of DATA with a trained model.
+
+    RUN is the folder that `handlens train NAME` wrote; it knows its challenge. OPTIONS are those of `handlens solve
+    NAME`, which this is short for, with `--model RUN`.
+    """
+    from handlens import pipeline, registry
+
+    command = _solve(registry.challenge(pipeline.challenge_of_model(run)))
+    with command.make_context(f"predict {run}", [*rest, "--model", str(run)], parent=context.parent) as inner:
+        command.invoke(inner)
+
+
+def commands() -> list[click.Command]:
+    return [
+        ChallengeGroup(
+            "solve", _solve, "NAME DATA -o OUT [OPTIONS]", "Answer every case of a data folder; check and score it."
+        ),
+        with_verbosity(predict),
+    ]

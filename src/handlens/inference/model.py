@@ -1,0 +1,85 @@
+"""A model folder: `model.onnx`, `plan.json` and what the model was trained on. Opened and checked here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handlens.errors import HandlensError, ModelError
+from handlens.runstore.plan import PLAN, Plan, read_plan
+from handlens.settings import SettingsT
+from handlens.types import Case
+
+MODEL = "model.onnx"
+TRAINED_ON = "trained_on.txt"
+"""Digests of the files that the model was trained on, a line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A folder with a trained model, and its plan."""
+
+    folder: Path
+    plan: Plan
+
+    @property
+    def file(self) -> Path:
+        return self.folder / MODEL
+
+    @property
+    def licence(self) -> str:
+        """SPDX identifier of the licence that the training data imposes; empty where the plan says nothing."""
+        found = self.plan.results.get("licence", "")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def trained_on(self) -> frozenset[str]:
+        """Digests of the training cases; empty where they are not recorded."""
+        try:
+            return frozenset((self.folder / TRAINED_ON).read_text(encoding="ascii").split())
+        except (OSError, ValueError):
+            return frozenset()
+
+    def decision(self, kind: type[SettingsT]) -> SettingsT:
+        """What training decided, as the challenge's decision; ModelError where it is missing or out of range."""
+        page = self.plan.results.get("decision")
+        try:
+            return kind.parse(page if isinstance(page, dict) else {}, strict=False)
+        except HandlensError as error:
+            raise ModelError(f"{self.folder / PLAN}: decision: {error}: train again") from None
+
+
+def open_model(folder: Path, *, challenge: str) -> Model:
+    """The model of a folder; refused where it is about another challenge."""
+    plan = read_plan(folder)
+    if plan.challenge != challenge:
+        raise ModelError(f"{folder}: this model is about {plan.challenge}, not {challenge}")
+    return Model(folder, plan)
+
+
+def is_model(folder: Path) -> bool:
+    """Whether both files are there."""
+    return (folder / MODEL).is_file() and (folder / PLAN).is_file()
+
+
+def digest(case: Case) -> str:
+    """Eight digits that tell a case's file from others: of the bytes of its image, or of a folder's first file."""
+    path: Path = case.path
+    if path.is_dir():
+        path = next((file for file in sorted(path.rglob("*")) if file.is_file()), path)
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:8]
+    except OSError:
+        return ""
+
+
+def write_trained_on(folder: Path, cases: Iterable[Case]) -> None:
+    """Record what a model was trained on, so that a score on these very cases can be told apart."""
+    from handlens.io.files import write_text
+
+    found: set[Any] = {digest(case) for case in cases} - {""}
+    write_text(folder / TRAINED_ON, "".join(f"{each}\n" for each in sorted(found)))

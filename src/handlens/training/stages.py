@@ -1,0 +1,79 @@
+"""The networks of a training: one for each fold, and one that learns from all; how many steps each takes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from handlens.runstore.plan import Plan
+
+LEAST_STEPS = 20
+"""Steps of a stage below which nothing is learned, whatever the clock says."""
+
+SPARE = 0.97
+"""Share of the minutes that is planned: steps are not all equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What was measured on this machine: seconds of a step, in both memory layouts, and of a prediction."""
+
+    step: float
+    predict: float
+    channels_last: bool
+    other_step: float = 0.0
+
+    def plain(self) -> dict[str, float]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One network to train: on the examples outside a fold, or on all of them."""
+
+    name: str
+    number: int
+    members: tuple[int, ...]
+    held_out: tuple[int, ...]
+    steps: int
+
+
+def speed_of(plan: Plan) -> Speed:
+    return Speed(**plan.speed)
+
+
+def stages_of(plan: Plan) -> list[Stage]:
+    """The folds, then the final network, which learns from all."""
+    everyone = tuple(range(len(plan.ids)))
+    folds = [
+        Stage(
+            f"fold{fold}",
+            fold,
+            tuple(index for index in everyone if plan.fold_of[index] != fold),
+            tuple(index for index in everyone if plan.fold_of[index] == fold),
+            plan.steps,
+        )
+        for fold in range(plan.folds)
+    ]
+    return [*folds, Stage("final", plan.folds, everyone, (), plan.final_steps)]
+
+
+def prediction_steps(plan: Plan, stage: Stage) -> int:
+    """How many steps take as long as predicting a fold's examples: the progress bar counts in steps."""
+    speed = speed_of(plan)
+    return round(len(stage.held_out) * speed.predict / speed.step)
+
+
+def total_steps(plan: Plan) -> int:
+    """Length of the whole run, in steps."""
+    return sum(stage.steps + prediction_steps(plan, stage) for stage in stages_of(plan))
+
+
+def count_steps(seconds: float, folds: int, examples: int, speed: Speed) -> tuple[int, int]:
+    """Steps of each fold and of the final network that fit the seconds, predictions included.
+
+    The final network has more examples, and as many more steps.
+    """
+    more = folds / (folds - 1)
+    left = seconds * SPARE - examples * speed.predict
+    steps = max(LEAST_STEPS, int(left / speed.step / (folds + more)))
+    return steps, round(steps * more)
