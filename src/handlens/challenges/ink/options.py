@@ -37,9 +37,9 @@ class InkSettings(TrainSettings, frozen=True, kw_only=True):
     ] = None
     difficulty: Annotated[float, setting("1 is an ordinary fragment; above it ink is weaker.", "sample", ge=0)] = 1.0
     slices: Annotated[int, setting("Slices of a stack; the contest's have 65.", "sample", ge=1)] = 24
-    width: Annotated[
-        int | None, setting("Width of a fragment  [default: a quarter more than its height]", "sample", ge=1)
-    ] = None
+    width: (
+        Annotated[int, setting("Width of a fragment  [default: a quarter more than its height]", "sample", ge=1)] | None
+    ) = None
 
 
 class InkAugmentation(Settings, frozen=True, kw_only=True):

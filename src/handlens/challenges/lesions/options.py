@@ -29,18 +29,24 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
             "check", "score", "solve", "judge", "train",
         ),
     ] = "ten"  # fmt: skip
-    size_mb: Annotated[
-        float | None, setting("Size of the model file in MiB; with the time it gives the final score.", "score", ge=0)
-    ] = None
-    time_ms: Annotated[float | None, setting("Milliseconds for one image on one CPU thread.", "score", ge=0)] = None
+    size_mb: (
+        Annotated[
+            float, setting("Size of the model file in MiB; with the time it gives the final score.", "score", ge=0)
+        ]
+        | None
+    ) = None
+    time_ms: Annotated[float, setting("Milliseconds for one image on one CPU thread.", "score", ge=0)] | None = None
     efficiency: Annotated[Efficiency, setting("Size and time, or the size alone.", "score", "judge")] = "size-and-time"
     pixels: Annotated[
         Literal["0-1", "0-255"], setting("Range that pixels are fed in; the contest's is 0 to 1.", "judge")
     ] = "0-1"
-    age: Annotated[
-        float | None,
-        setting("Age in years of the person, for photographs whose table does not give it.", "solve", ge=0, le=120),
-    ] = None
+    age: (
+        Annotated[
+            float,
+            setting("Age in years of the person, for photographs whose table does not give it.", "solve", ge=0, le=120),
+        ]
+        | None
+    ) = None
     gender: Annotated[Literal["m", "f", "male", "female"] | None, setting("The same for the gender.", "solve")] = None
     site: Annotated[Site | None, setting("The same for the body site, or its number.", "solve")] = None
 
