@@ -17,7 +17,7 @@ from handlens.cli import ChallengeGroup, cli
 WIDTH = 100
 """Columns of the help texts, whatever the terminal has."""
 
-PAGE = Path(__file__).with_name("cli.md")
+PAGE = Path(__file__).parent / "reference" / "cli.md"
 
 INTRODUCTION = """# The command line
 
