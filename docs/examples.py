@@ -5,8 +5,8 @@
 
 In a `console` block, a line that starts with `$ ` is run, and the lines after it are its expected output. In a
 `console approx` block numbers may differ by five percent, because image libraries differ a little between machines.
-`python` blocks are run too, on pages that have a `console` block; `python no-run` blocks are only shown. All blocks of a
-page run in order in one empty folder. The test suite runs every page.
+`python` blocks are run too, on pages that have a `console` block; `python no-run` blocks are only shown. All blocks of
+a page run in order in one empty folder. The test suite runs every page.
 """
 
 from __future__ import annotations
@@ -114,20 +114,24 @@ def same_line(shown: str, printed: str, approx: bool) -> bool:
 
 
 def conflicting_scores(text: str) -> list[str]:
-    """Submissions for which a page shows two different scores: one printed by `solve`, one by `score`."""
+    """Submissions for which a page shows two scores, as `solve` or `score` print them under the same options."""
     shown: dict[str, set[str]] = {}
     for step in steps_of(text):
-        words = shlex.split(step.command.partition("|")[0])
+        program, command, name, file, *options = [*shlex.split(step.command.partition("|")[0]), "", "", ""]
         lines = "\n".join(step.shown or ())
-        if words[:2] == ["handlens", "solve"] and "-o" in words:
-            file, found = words[words.index("-o") + 1], re.search(r"^score (\S+)", lines, re.MULTILINE)
-        elif words[:2] == ["handlens", "score"] and "--order" not in words and "--average" not in words:
-            file, found = str(Path(words[3]).parent), re.search(rf"^{words[2]} (\S+)", lines, re.MULTILINE)
-            file = file if Path(words[3]).stem == "submission" else words[3]
+        if (program, command) == ("handlens", "solve") and "-o" in options:
+            key, pattern = options[options.index("-o") + 1], r"^score (\S+)"
+        elif (program, command) == ("handlens", "score"):
+            special = [
+                word for word in options if word.startswith("--") and word not in ("--truth", "--cases", "--json")
+            ]
+            path = Path(file)
+            key = " ".join([str(path.parent if path.stem == "submission" else path), *special])
+            pattern = rf"^{name} (\S+)"
         else:
             continue
-        if found:
-            shown.setdefault(file, set()).add(found[1])
+        if found := re.search(pattern, lines, re.MULTILINE):
+            shown.setdefault(key, set()).add(found[1])
     return [f"{file}: {', '.join(sorted(scores))}" for file, scores in shown.items() if len(scores) > 1]
 
 

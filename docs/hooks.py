@@ -27,7 +27,7 @@ PAGES = {
 TEXTS = ["LICENSE", "REUSE.toml", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "LICENSES").glob("*.txt"))]
 """Copied as they are; links to them stay valid."""
 
-FENCE_WORDS = re.compile(r"^```(console|python) [a-z-]+$", re.MULTILINE)
+FENCE_WORDS = re.compile(r"^( *```(?:console|python)) [a-z-]+$", re.MULTILINE)
 """`console approx`, `python no-run`: for docs/examples.py; Markdown extensions want the language alone."""
 
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         return f"{opening}{posixpath.relpath(site_path(path), posixpath.dirname(place) or '.')}{anchor or ''}{closing}"
 
-    markdown = FENCE_WORDS.sub(r"```\1", markdown)
+    markdown = FENCE_WORDS.sub(r"\1", markdown)
     parts = re.split(r"(^```.*?^```$|`[^`\n]*`)", markdown, flags=re.MULTILINE | re.DOTALL)  # code stays as it is
     return "".join(part if index % 2 else LINK.sub(rewrite, part) for index, part in enumerate(parts))
 
