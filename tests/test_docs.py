@@ -216,7 +216,7 @@ def broken_links(page, text):
         content = (
             text if place == page else place.read_text("utf-8") if place.suffix == ".md" and place.is_file() else ""
         )
-        if not place.exists() or (anchor and anchor not in anchors_of(content)):
+        if not (place == page or place.exists()) or (anchor and anchor not in anchors_of(content)):
             broken.append(target)
     return broken
 
