@@ -77,7 +77,11 @@ def run_steps(steps: Sequence[Step], folder: Path) -> list[tuple[list[str], int]
     )
     pieces = re.findall(rf"(.*?){end} (\d+)\n", done.stdout, re.DOTALL)
     if len(pieces) != len(steps):
-        raise RuntimeError(f"the shell stopped after {len(pieces)} of {len(steps)} commands: {done.stderr}")
+        last = steps[len(pieces)].command if len(pieces) < len(steps) else ""
+        raise RuntimeError(
+            f"the shell ended with status {done.returncode} after {len(pieces)} of {len(steps)} commands, in: {last}\n"
+            f"{done.stdout[-500:]}{done.stderr[-500:]}"
+        )
     return [(without_progress(output.splitlines()), int(status)) for output, status in pieces]
 
 
