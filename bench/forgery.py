@@ -19,7 +19,7 @@ import numpy as np
 import handlens
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import SECONDS, Detector
-from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.predictor import RECIPE

@@ -4,11 +4,11 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, shipped
+from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.panels import Splitting
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.verifier.decision import FEATURES, FILE, Curve, Decision, shipped
 from handlens.errors import ModelError
 
 PLAIN = Decision(

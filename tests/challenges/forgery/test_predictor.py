@@ -10,7 +10,7 @@ from detector_pictures import PLAIN, nuclei, paste, shipped_or_skip, stored, tex
 
 from handlens import pipeline, registry
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.decision import FILE, Decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision
 from handlens.challenges.forgery.predictor import RECIPE, Matching
 from handlens.challenges.forgery.sample import write_sample
 from handlens.challenges.forgery.score import codec

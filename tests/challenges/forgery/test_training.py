@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import PLACES, box, match_of, nuclei, painted, paste, stored, texture
 
 from handlens.challenges.forgery import data, training
-from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Decision, read_decision, shipped
+from handlens.challenges.forgery.detect.verifier.decision import FEATURES, FILE, Decision, read_decision, shipped
 from handlens.challenges.forgery.match_labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.match_records import to_text
 from handlens.challenges.forgery.predictor import Matching

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from handlens.challenges.forgery.detect import SECONDS, Detector
-from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.score import ORDER
 from handlens.io.images import read_image
 from handlens.masks.rle import Rle, encode

@@ -13,7 +13,8 @@ import numpy as np
 
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import Detector, decide, judge
-from handlens.challenges.forgery.detect.decision import (
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.verifier.decision import (
     FEATURES,
     FILE,
     MEASURED,
@@ -23,7 +24,6 @@ from handlens.challenges.forgery.detect.decision import (
     fit_curve,
     shipped,
 )
-from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.match_labels import FALSE, label_matches
 from handlens.challenges.forgery.match_records import from_text, to_text
 from handlens.challenges.forgery.score import ORDER

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from detector_pictures import canvas_of, f1, nuclei, painted
 
-from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.tiers.blots import BlotTier
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (220, 420)
 LANES = range(30, 400, 45)

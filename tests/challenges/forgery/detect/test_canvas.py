@@ -7,9 +7,9 @@ from detector_pictures import as_patch, canvas_of, f1, moved, nuclei, painted, s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.canvas import prepare
+from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
-from handlens.challenges.forgery.detect.panels import Splitting
 
 
 def prepared(picture, side=1600, enlargement=1.0):

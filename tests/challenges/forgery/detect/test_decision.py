@@ -9,7 +9,7 @@ from detector_pictures import PLAIN, box, match_of, shipped_or_skip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.decision import (
+from handlens.challenges.forgery.detect.verifier.decision import (
     AGAINST,
     FEATURES,
     FILE,

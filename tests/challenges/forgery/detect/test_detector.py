@@ -35,11 +35,11 @@ from handlens.challenges.forgery.detect import (
     judge,
 )
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import Decision, describe
-from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.verify import interior
-from handlens.challenges.forgery.detect.vetoes import DRAWN
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.verifier.decision import Decision, describe
+from handlens.challenges.forgery.detect.verifier.evidence import measure
+from handlens.challenges.forgery.detect.verifier.vetoes import DRAWN
 
 DETECTOR = Detector(decision=PLAIN)
 SHAPE = (200, 200)

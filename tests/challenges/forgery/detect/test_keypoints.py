@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import canvas_of, explains, f1, moved, painted, paste, similarity, texture, turn_between
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.keypoints import KeypointTier, Pairs, _mirrored, _to_canvas
+from handlens.challenges.forgery.detect.tiers.keypoints import KeypointTier, Pairs, _mirrored, _to_canvas
 
 SHAPE = (260, 400)
 

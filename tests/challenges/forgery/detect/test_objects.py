@@ -17,7 +17,7 @@ from detector_pictures import (
 )
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.objects import Candidate, ObjectTier
+from handlens.challenges.forgery.detect.tiers.objects import Candidate, ObjectTier
 
 SHAPE = (300, 300)
 
@@ -150,7 +150,7 @@ def test_the_time_may_end_after_the_candidates():
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_a_candidate_is_a_similarity_around_its_object(mirrored):
-    from handlens.challenges.forgery.detect.blobs import Blob
+    from handlens.challenges.forgery.detect.tiers.blob_detection import Blob
 
     patch = as_patch(nuclei()[1][0])
     x, y = patch.centre

@@ -6,10 +6,10 @@ import pytest
 from detector_pictures import canvas_of, f1, painted
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
-from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.turns import TURNS
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.geometry.turns import TURNS
+from handlens.challenges.forgery.detect.tiers.shifts import ShiftTier
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (260, 340)
 SOURCE = (slice(30, 78), slice(40, 88))

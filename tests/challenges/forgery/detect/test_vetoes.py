@@ -8,8 +8,8 @@ from detector_pictures import FREE, PLAIN, box, canvas_of, match_of, nuclei, sim
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import Panel
-from handlens.challenges.forgery.detect.objects import ObjectTier
-from handlens.challenges.forgery.detect.vetoes import is_bent, is_label, proves_nothing
+from handlens.challenges.forgery.detect.tiers.objects import ObjectTier
+from handlens.challenges.forgery.detect.verifier.vetoes import is_bent, is_label, proves_nothing
 
 COPY = {"quiet": 0.8, "busy": 9.0, "depth": 20.0, "even": 0.9, "even weave": 0.9, "bend": 0.1, "pixels": 2000.0}
 TIERS = ("objects", "key points", "shifts", "panels", "blots")

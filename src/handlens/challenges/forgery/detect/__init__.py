@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.blots import BlotTier
-from handlens.challenges.forgery.detect.canvas import Canvas, prepare
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas, prepare
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import Decision, proof, shipped
-from handlens.challenges.forgery.detect.drift import with_drift
-from handlens.challenges.forgery.detect.evidence import find_rival, here_and_elsewhere, measure
+from handlens.challenges.forgery.detect.extension import Growth
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Panel
-from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
-from handlens.challenges.forgery.detect.growth import Growth
-from handlens.challenges.forgery.detect.keypoints import KeypointTier
-from handlens.challenges.forgery.detect.objects import ObjectTier
-from handlens.challenges.forgery.detect.outline import deepest, solidity
-from handlens.challenges.forgery.detect.panels import Splitting
-from handlens.challenges.forgery.detect.reuse import PanelTier
-from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
-from handlens.challenges.forgery.detect.vetoes import is_bent, is_label, proves_nothing
+from handlens.challenges.forgery.detect.geometry.outline import deepest, solidity
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, shared_interior
+from handlens.challenges.forgery.detect.grouping import count_regions, group, shares_region
+from handlens.challenges.forgery.detect.tiers.blots import BlotTier
+from handlens.challenges.forgery.detect.tiers.keypoints import KeypointTier
+from handlens.challenges.forgery.detect.tiers.objects import ObjectTier
+from handlens.challenges.forgery.detect.tiers.panels import PanelTier
+from handlens.challenges.forgery.detect.tiers.shifts import ShiftTier
+from handlens.challenges.forgery.detect.verifier.decision import Decision, proof, shipped
+from handlens.challenges.forgery.detect.verifier.drift import with_drift
+from handlens.challenges.forgery.detect.verifier.evidence import find_rival, here_and_elsewhere, measure
+from handlens.challenges.forgery.detect.verifier.vetoes import is_bent, is_label, proves_nothing
 
 SECONDS = 13.0
 """Time for one figure in the contest."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, IntArray, Matrix, Patch
-from handlens.challenges.forgery.detect.verify import FEWEST, Points, correlation, moved, sample
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, correlation, moved, sample
 
 FEWEST_IN_QUARTER = 8
 """Pixels of a quarter of a region below which their likeness is chance."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas import Canvas
-from handlens.challenges.forgery.detect.decision import fisher
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
-from handlens.challenges.forgery.detect.laying import covering, overlap_of, transform_of, zoomed
-from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay
-from handlens.challenges.forgery.detect.verify import align, shared_interior, thinned
+from handlens.challenges.forgery.detect.geometry.panel_transform import covering, overlap_of, transform_of, zoomed
+from handlens.challenges.forgery.detect.geometry.points import align, shared_interior, thinned
+from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay
+from handlens.challenges.forgery.detect.verifier.decision import fisher
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
-from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, align, shared_interior
+from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, align, shared_interior
 
 GROUND = 2.0
 """How much larger than the objects in it a region is at least of which the ground agrees as well."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
-from handlens.challenges.forgery.detect.outline import trimmed, warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, Points, correlation, interior, moved, sample
+from handlens.challenges.forgery.detect.geometry.outline import trimmed, warp_patch
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, correlation, interior, moved, sample
 
 WIDEST = 6
 """Most pixels that are added around an object."""

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, match_of, painted, paste, points_of, texture
 
-from handlens.challenges.forgery.detect import growth as growth_module
+from handlens.challenges.forgery.detect import extension as growth_module
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
-from handlens.challenges.forgery.detect.growth import Growth
+from handlens.challenges.forgery.detect.extension import Growth
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (240, 360)
 SOURCE, TARGET = (110, 90), (120, 260)

@@ -7,14 +7,14 @@ from itertools import combinations
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Matrix, Panel
-from handlens.challenges.forgery.detect.laying import overlap_of
-from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import align, shared_interior
-from handlens.challenges.forgery.detect.zooming import Zooming, ZoomSearch
+from handlens.challenges.forgery.detect.geometry.outline import warp_patch
+from handlens.challenges.forgery.detect.geometry.panel_search import Zooming, ZoomSearch
+from handlens.challenges.forgery.detect.geometry.panel_transform import overlap_of
+from handlens.challenges.forgery.detect.geometry.points import align, shared_interior
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 FEWEST = 100
 """Fewest free pixels of an overlap that can be compared."""

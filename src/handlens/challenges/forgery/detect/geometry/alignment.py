@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
-from handlens.challenges.forgery.detect.verify import HOPELESS, LARGEST_STEP, Points, sample, thinned
+from handlens.challenges.forgery.detect.geometry.points import HOPELESS, LARGEST_STEP, Points, sample, thinned
 
 TAKEN = 128
 """Pixels of each region that are compared."""

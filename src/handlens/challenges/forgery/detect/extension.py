@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.agreement import Agreement
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import proof
-from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.group import says_the_same
-from handlens.challenges.forgery.detect.rim import with_rim
-from handlens.challenges.forgery.detect.verify import FEWEST, shared_interior
-from handlens.challenges.forgery.detect.vetoes import is_bent
+from handlens.challenges.forgery.detect.geometry.halo import with_rim
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, shared_interior
+from handlens.challenges.forgery.detect.geometry.region_growing import Agreement
+from handlens.challenges.forgery.detect.grouping import says_the_same
+from handlens.challenges.forgery.detect.verifier.decision import proof
+from handlens.challenges.forgery.detect.verifier.evidence import measure
+from handlens.challenges.forgery.detect.verifier.vetoes import is_bent
 
 
 @dataclass(frozen=True, slots=True)

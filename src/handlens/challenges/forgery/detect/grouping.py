@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.agreement import overlap
 from handlens.challenges.forgery.detect.findings import Group, Match, Patch
-from handlens.challenges.forgery.detect.outline import inverse
+from handlens.challenges.forgery.detect.geometry.outline import inverse
+from handlens.challenges.forgery.detect.geometry.region_growing import overlap
 
 ENOUGH = 0.95
 """Likeness of detail that nobody doubts: of two matches that have it the larger is the better one."""

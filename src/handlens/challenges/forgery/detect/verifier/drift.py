@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.findings import Match
-from handlens.challenges.forgery.detect.outline import inverse
+from handlens.challenges.forgery.detect.geometry.outline import inverse
 
 SAME = 1.5
 """Pixels by which two matches may disagree that were moved in one go."""

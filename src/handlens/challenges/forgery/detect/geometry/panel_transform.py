@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix, Panel, Patch
-from handlens.challenges.forgery.detect.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.turns import TURNS, Turn, linear_of
+from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
+from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, linear_of
 from handlens.types import Shape
 
 SAME_FORM = 0.06

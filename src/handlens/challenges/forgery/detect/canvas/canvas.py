@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.forgery.detect.canvas.marks import find_marks
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Panel, Patch
-from handlens.challenges.forgery.detect.marks import find_marks
-from handlens.challenges.forgery.detect.panels import Splitting
 from handlens.types import Shape
 
 AnyArray = npt.NDArray[Any]

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.agreement import Agreement, clean, even, parts_holding
-from handlens.challenges.forgery.detect.canvas import GRAIN, Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import GRAIN, Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import fisher
-from handlens.challenges.forgery.detect.evidence import compare, find_rival
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
-from handlens.challenges.forgery.detect.turns import TURNS, Turn, lay, linear_of
-from handlens.challenges.forgery.detect.verify import shared_interior
+from handlens.challenges.forgery.detect.geometry.points import shared_interior
+from handlens.challenges.forgery.detect.geometry.region_growing import Agreement, clean, even, parts_holding
+from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay, linear_of
+from handlens.challenges.forgery.detect.verifier.decision import fisher
+from handlens.challenges.forgery.detect.verifier.evidence import compare, find_rival
 from handlens.types import Shape
 
 STRAIGHT = (0, False)

@@ -6,8 +6,8 @@ import pytest
 from detector_pictures import canvas_of, f1, painted, texture
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.reuse import PanelTier
-from handlens.challenges.forgery.detect.turns import TURNS
+from handlens.challenges.forgery.detect.geometry.turns import TURNS
+from handlens.challenges.forgery.detect.tiers.panels import PanelTier
 
 GAP = 12
 

@@ -15,7 +15,7 @@ from handlens.challenges.forgery.detect.findings import Match
 from handlens.errors import ModelError
 
 FILE = "decision.json"
-"""Name of the fitted decision in a run's folder; the shipped one lies beside this file."""
+"""Name of the fitted decision in a run's folder; the shipped one lies in the folder of the detector."""
 
 FloatTable = npt.NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def read_decision(path: Path) -> Decision:
 
 def shipped() -> Decision:
     """The decision that comes with the program."""
-    return read_decision(Path(__file__).with_name(FILE))
+    return read_decision(Path(__file__).parents[1] / FILE)
 
 
 # --- features -----------------------------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ from detector_pictures import as_patch, box, canvas_of, centre, moved, painted, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.evidence import bend, correlations, find_rival, measure, without_shape
+from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
-from handlens.challenges.forgery.detect.panels import Splitting
-from handlens.challenges.forgery.detect.verify import (
+from handlens.challenges.forgery.detect.geometry.points import (
     MOST_POINTS,
     TWO_LEVELS,
     align,
@@ -22,6 +21,7 @@ from handlens.challenges.forgery.detect.verify import (
     thinned,
     two_levels,
 )
+from handlens.challenges.forgery.detect.verifier.evidence import bend, correlations, find_rival, measure, without_shape
 
 SHAPE = (220, 320)
 SOURCE, TARGET = (90, 100), (230, 110)

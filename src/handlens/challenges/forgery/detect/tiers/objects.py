@@ -14,14 +14,14 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.alignment import align_many
-from handlens.challenges.forgery.detect.blobs import ANGLES, Blob, Cutting, polar
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import compare, measure
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
-from handlens.challenges.forgery.detect.outline import warp_patch
-from handlens.challenges.forgery.detect.verify import FEWEST, Points, align, core, interior, thinned
+from handlens.challenges.forgery.detect.geometry.alignment import align_many
+from handlens.challenges.forgery.detect.geometry.outline import warp_patch
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, align, core, interior, thinned
+from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, Blob, Cutting, polar
+from handlens.challenges.forgery.detect.verifier.evidence import compare, measure
 
 COMPARED, ALIGNED = 200, 500
 """Pixels of an object that are compared before it is aligned once more, and that are aligned then; all of them are

@@ -8,7 +8,7 @@ from detector_pictures import box, match_of, similarity
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.group import count_regions, group, shares_region
+from handlens.challenges.forgery.detect.grouping import count_regions, group, shares_region
 
 SHAPE = (400, 400)
 ONE, TWO, THREE, FOUR = box(10, 10, 20, 20), box(100, 40, 20, 20), box(200, 300, 20, 20), box(330, 90, 20, 20)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, nuclei, painted, texture
 
-from handlens.challenges.forgery.detect.blobs import ANGLES, RINGS, Cutting, is_cut, polar, raised
+from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, RINGS, Cutting, is_cut, polar, raised
 
 SHAPE = (300, 300)
 

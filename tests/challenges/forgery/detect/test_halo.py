@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, box, canvas_of, f1, match_of, painted, paste, stored
 
-from handlens.challenges.forgery.detect.canvas import GRAIN
-from handlens.challenges.forgery.detect.rim import WIDEST, with_rim
+from handlens.challenges.forgery.detect.canvas.canvas import GRAIN
+from handlens.challenges.forgery.detect.geometry.halo import WIDEST, with_rim
 
 SHAPE = (160, 260)
 SOURCE, TARGET = (80, 70), (80, 190)

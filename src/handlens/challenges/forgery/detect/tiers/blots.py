@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.agreement import Agreement
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
-from handlens.challenges.forgery.detect.turns import Turn, lay, linear_of
+from handlens.challenges.forgery.detect.geometry.region_growing import Agreement
+from handlens.challenges.forgery.detect.geometry.turns import Turn, lay, linear_of
 
 UPRIGHT: tuple[Turn, ...] = ((0, False), (2, False), (0, True), (2, True))
 """The turns under which lanes stay upright."""

@@ -7,7 +7,7 @@ from detector_pictures import box, canvas_of, f1, moved, painted, paste, similar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.agreement import (
+from handlens.challenges.forgery.detect.geometry.region_growing import (
     Agreement,
     clean,
     correlate,

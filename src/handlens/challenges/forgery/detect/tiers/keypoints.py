@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.agreement import Agreement
-from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
-from handlens.challenges.forgery.detect.outline import inverse
+from handlens.challenges.forgery.detect.geometry.outline import inverse
+from handlens.challenges.forgery.detect.geometry.region_growing import Agreement
 
 BLOCK = 1_000
 """Rows of the table of similarities held at once: it has as many columns as there are key points."""
