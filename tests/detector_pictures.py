@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas import prepare
 from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.geometry.points import interior

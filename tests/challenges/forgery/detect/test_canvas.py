@@ -7,7 +7,7 @@ from detector_pictures import as_patch, canvas_of, f1, moved, nuclei, painted, s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas import prepare
 from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
 
@@ -48,13 +48,13 @@ def test_of_a_flat_picture_everything_is_blocked(level, kind):
     canvas = prepared(np.full((60, 90), level, kind))
     assert canvas.blocked.all()
     assert not canvas.grain.any()
-    assert not canvas.noise.any()
+    assert not canvas.residual_noise.any()
 
 
 def test_noise_is_finer_than_grain():
     coarse, fine = (canvas_of(texture(1, (150, 200), blur=blur)) for blur in (2.0, 0.3))
     for canvas in (coarse, fine):
-        assert canvas.noise.std() < canvas.grain.std() < canvas.grey.std()
+        assert canvas.residual_noise.std() < canvas.grain.std() < canvas.grey.std()
     assert coarse.noise.std() < 0.3 * fine.noise.std()
 
 
@@ -104,7 +104,7 @@ def test_a_large_figure_gets_a_small_canvas(shape):
     canvas = prepared(np.zeros(shape, np.uint8), side=500)
     assert max(canvas.shape) == 500
     assert canvas.figure == shape
-    assert canvas.factor == pytest.approx(500 / max(shape))
+    assert canvas.scaling.factor == pytest.approx(500 / max(shape))
 
 
 def test_small_figures_are_enlarged_only_where_that_is_asked_for():

@@ -7,7 +7,7 @@ from detector_pictures import as_patch, box, canvas_of, centre, moved, painted, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.canvas.canvas import prepare
+from handlens.challenges.forgery.detect.canvas import prepare
 from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
 from handlens.challenges.forgery.detect.geometry.points import (

@@ -9,7 +9,6 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Group, Match, Patch
 from handlens.challenges.forgery.detect.geometry.outline import inverse
-from handlens.challenges.forgery.detect.geometry.region_growing import overlap
 
 ENOUGH = 0.95
 """Likeness of detail that nobody doubts: of two matches that have it the larger is the better one."""
@@ -84,7 +83,7 @@ def says_the_same(one: Match, other: Match) -> bool:
 
 
 def _same(one: Patch, other: Patch) -> bool:
-    return overlap(one, other) > SHARED * min(one.area, other.area)
+    return one.overlap(other) > SHARED * min(one.area, other.area)
 
 
 def _share_region(one: Match, other: Match) -> bool:

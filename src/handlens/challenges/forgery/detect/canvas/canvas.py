@@ -10,65 +10,93 @@ import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas.marks import find_marks
 from handlens.challenges.forgery.detect.canvas.panels import Splitting
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Panel, Patch
+from handlens.challenges.forgery.detect.canvas.scaling import Scaling
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Panel, Patch
 from handlens.types import Shape
 
 AnyArray = npt.NDArray[Any]
 Derived = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
-GRAIN, NOISE = 1.5, 0.7
-"""Blurs, in pixels, whose residues are the fine grain and, finer still, the noise: no two objects share either."""
+GRAIN, RESIDUAL_NOISE = 1.5, 0.7
+"""Gaussian blurs, in pixels, whose residuals are the fine grain and, finer still, the noise: no two objects share
+either. By hand."""
 
-CALM, WEAVE = 1.0, 3.0
-"""Blurs, in pixels, between which the weave lies: what noise and JPEG leave of an object's own texture."""
+DENOISED, BAND_PASS = 1.0, 3.0
+"""Gaussian blurs, in pixels, between which the band-pass lies: what noise and JPEG leave of an object's own texture.
+By hand."""
+
+SOBEL = 1 / 8
+"""Rule: Sobel's 3 x 3 kernel sums to 8 grey levels for a slope of one per pixel."""
 
 WHITEST, PLATEAU, TOP, FAR = 252, 3, 99.5, 60
 """Grey level, of 255, from which a camera has seen as much as it can. Where contrast was lowered later, that is a
-plateau: so many levels below what nearly all of a panel, in percent, stays under, far above its usual level."""
+plateau: so many levels below what nearly all of a panel, in percent, stays under, far above its usual level. By
+hand."""
+
+RANGE = (0.5, 99.8)
+"""Percentiles of a panel that become 0 and 255. By hand: marks and dead pixels stay outside."""
+
+FEWEST_SEEN = 100
+"""Pixels beside its marks that a panel must have to be stretched. By hand."""
 
 DARKEST, BRIGHTEST = -64, 320
-"""Levels between which everything on the canvas lies."""
+"""Levels between which everything on the canvas lies. By hand: a quarter of the range beyond either end."""
 
 MARKED = 0.3
-"""Share of a pixel of a canvas made smaller from which a mark in it spoils it."""
+"""Share of a pixel of a canvas made smaller from which a mark in it spoils it. By hand."""
 
 ONE_COLOUR = 2.0
-"""How much more than its grey a channel spreads that shows a picture alone: grey is three tenths red, a tenth blue."""
+"""How much more than its grey a channel spreads that shows a picture alone. Rule: grey is three tenths red, a tenth
+blue."""
 
 FLATTEST = 2.0
-"""Fewest grey levels between dark and bright of a panel in which anything can be seen."""
+"""Fewest grey levels between dark and bright of a panel in which anything can be seen. Rule: quantisation."""
+
+HARDLY_SMALLER = 0.8
+"""Factor from which a figure is not made smaller: resampling would cost more grain than it saves time. By hand."""
+
+HARDLY_BLOCKED = 0.1
+"""Share of a region that may be blocked while it counts as free. By hand."""
+
+LUMA = (0.299, 0.587, 0.114)
+"""Rule: ITU-R BT.601."""
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """`grey` from 0 to 255 with its `grain`, `noise`, slopes, `calm` (without noise) and `weave` (coarser than grain).
+    """`grey` from 0 to 255; its `grain` and `residual_noise` (what two blurs take away); its gradients; `denoised`
+    (blurred); `band_pass` (coarser than grain, finer than shape).
 
     `stored` is the grey of each panel, or its one colour, in the levels of its file: stretching shows noise, but adds
     nothing to it.
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
-    are all their neighbours. `factor` is canvas pixels for one figure pixel.
+    are all their neighbours. `scaling` brings what is found here to the figure.
     """
 
     grey: FloatArray
     grain: FloatArray
-    noise: FloatArray
-    across: FloatArray
-    down: FloatArray
-    calm: FloatArray
-    weave: FloatArray
+    residual_noise: FloatArray
+    gradient_x: FloatArray
+    gradient_y: FloatArray
+    denoised: FloatArray
+    band_pass: FloatArray
     stored: FloatArray
     blocked: BoolArray
     saturated: BoolArray
     panels: tuple[Panel, ...]
-    figure: Shape
-    factor: float
+    scaling: Scaling
 
     @property
     def shape(self) -> Shape:
         return self.grey.shape[0], self.grey.shape[1]
 
     @property
-    def silent(self) -> BoolArray:
+    def gradients(self) -> tuple[FloatArray, FloatArray]:
+        """Grey levels for a pixel, to the right and down."""
+        return self.gradient_x, self.gradient_y
+
+    @property
+    def uninformative(self) -> BoolArray:
         """Pixels that prove nothing, whatever they are like: blocked or saturated."""
         return self.blocked | self.saturated
 
@@ -79,31 +107,7 @@ class Canvas:
 
     def is_free(self, patch: Patch) -> bool:
         """Whether hardly any of a region is blocked."""
-        return int((self.blocked[patch.window] & patch.mask).sum()) < 0.1 * patch.area
-
-    def to_figure(self, patch: Patch) -> Patch:
-        """The same region in pixels of the figure."""
-        import cv2
-
-        if self.factor == 1:
-            return patch
-        (height, width), scale = patch.mask.shape, 1 / self.factor
-        top, left = int(patch.top * scale), int(patch.left * scale)
-        bottom = min(self.figure[0], int(np.ceil((patch.top + height) * scale)))
-        right = min(self.figure[1], int(np.ceil((patch.left + width) * scale)))
-        rows, columns = np.arange(top, bottom) + 0.5, np.arange(left, right) + 0.5
-        y = (rows * self.factor - 0.5 - patch.top).astype(np.float32)
-        x = (columns * self.factor - 0.5 - patch.left).astype(np.float32)
-        grid = np.meshgrid(x, y)
-        mask = cv2.remap(patch.mask.astype(np.float32), grid[0], grid[1], cv2.INTER_LINEAR)
-        return Patch(top, left, np.asarray(mask > 0.5))
-
-    def matrix_to_figure(self, matrix: Matrix) -> Matrix:
-        """The same transform in pixels of the figure; pixel centres lie at whole numbers in both."""
-        shift = 0.5 * (1 / self.factor - 1)
-        linear = matrix[:, :2]
-        move = matrix[:, 2] / self.factor + shift - linear @ np.array([shift, shift])
-        return np.column_stack([linear, move])
+        return int((self.blocked[patch.window] & patch.mask).sum()) < HARDLY_BLOCKED * patch.area
 
     def shrunk(self, factor: float) -> Canvas:
         """The same made smaller; its figure is this canvas."""
@@ -127,21 +131,23 @@ class Canvas:
             )
             for panel in self.panels
         )
-        return Canvas(grey, *_derived(grey), stored, blocked > MARKED, saturated > MARKED, panels, self.shape, factor)
+        scaling = Scaling(self.shape, factor)
+        return Canvas(grey, *_derived(grey), stored, blocked > MARKED, saturated > MARKED, panels, scaling)
 
 
 def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Splitting) -> Canvas:
     """The canvas of a stored picture, brought to at most `side` pixels; small ones are enlarged at most so much."""
     shape = (picture.shape[0], picture.shape[1])
     factor = min(side / max(shape), enlargement)
-    factor = 1.0 if 0.8 < factor < 1 else factor  # resampling would cost more grain than it saves time
+    factor = 1.0 if HARDLY_SMALLER < factor < 1 else factor
     colour = _resized(picture, factor)
     white = 255.0 if picture.dtype == np.uint8 else 65535.0
     grey = _to_grey(colour) * np.float32(255 / white)
     panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
     levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
     saturated = _saturated(grey, blocked, panels) | _all_above(levelled, BRIGHTEST - 1)
-    return Canvas(levelled, *_derived(levelled), _stored(colour, panels), blocked, saturated, panels, shape, factor)
+    scaling = Scaling(shape, factor)
+    return Canvas(levelled, *_derived(levelled), _stored(colour, panels), blocked, saturated, panels, scaling)
 
 
 def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> tuple[FloatArray, BoolArray]:
@@ -151,7 +157,7 @@ def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> 
     for panel in panels:
         part, mark = grey[panel.window], marks[panel.window]
         seen = part[~mark]
-        low, high = np.percentile(seen, [0.5, 99.8]) if seen.size > 100 else (0, 0)
+        low, high = np.percentile(seen, RANGE) if seen.size > FEWEST_SEEN else (0, 0)
         if panel.kind != "picture" or high - low < FLATTEST:
             continue
         blocked[panel.window] = mark
@@ -175,16 +181,18 @@ def _stored(colour: AnyArray, panels: tuple[Panel, ...]) -> FloatArray:
 
 
 def _derived(grey: FloatArray) -> Derived:
-    """Grain, noise, slopes across and down, calm and weave."""
+    """Grain, residual noise, gradients, denoised and band-pass."""
     import cv2
 
-    smooth = np.asarray(cv2.GaussianBlur(grey, (0, 0), GRAIN), np.float32)
-    soft = np.asarray(cv2.GaussianBlur(grey, (0, 0), NOISE), np.float32)
-    across = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8), np.float32)
-    down = np.asarray(cv2.Sobel(soft, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8), np.float32)
-    calm = np.asarray(cv2.GaussianBlur(grey, (0, 0), CALM), np.float32)
-    weave = calm - np.asarray(cv2.GaussianBlur(grey, (0, 0), WEAVE), np.float32)
-    return grey - smooth, grey - soft, across, down, calm, weave
+    def blurred(deviation: float) -> FloatArray:
+        return np.asarray(cv2.GaussianBlur(grey, (0, 0), deviation), np.float32)
+
+    soft = blurred(RESIDUAL_NOISE)
+    gradients = [
+        np.asarray(cv2.Sobel(soft, cv2.CV_32F, x, 1 - x, ksize=3, scale=SOBEL), np.float32) for x in (1, 0)
+    ]
+    denoised = blurred(DENOISED)
+    return grey - blurred(GRAIN), grey - soft, gradients[0], gradients[1], denoised, denoised - blurred(BAND_PASS)
 
 
 def _saturated(grey: FloatArray, blocked: BoolArray, panels: tuple[Panel, ...]) -> BoolArray:
@@ -217,5 +225,5 @@ def _resized(picture: AnyArray, factor: float) -> AnyArray:
 def _to_grey(picture: AnyArray) -> FloatArray:
     grey = picture.astype(np.float32)
     if grey.ndim == 3:
-        grey = grey[:, :, :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+        grey = grey[:, :, :3] @ np.array(LUMA, np.float32)
     return np.asarray(grey, np.float32)

@@ -68,7 +68,7 @@ class Splitting:
         if not any(panel.kind == "picture" for panel in panels):
             panels = self._undrawn(small, panels)
         scale = (height / small.shape[0], width / small.shape[1])
-        return tuple(_enlarged(panel, scale) for panel in panels)
+        return tuple(panel.scaled(*scale) for panel in panels)
 
     def _dimmed(self, grey: ByteArray) -> ByteArray:
         """The figure with nothing as white as paper but paper: the ground of an inverted picture is nearly that.
@@ -234,8 +234,3 @@ def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
-
-def _enlarged(panel: Panel, scale: tuple[float, float]) -> Panel:
-    down, across = scale
-    top, bottom = round(panel.top * down), round(panel.bottom * down)
-    return Panel(top, round(panel.left * across), bottom, round(panel.right * across), panel.kind)

@@ -1,4 +1,4 @@
-"""How far a copy reaches beyond its object: rims of background that were copied with it agree to their grain."""
+"""How far a copy reaches beyond its object: the halo of background that was copied with it agrees to its grain."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
 from handlens.challenges.forgery.detect.geometry.outline import trimmed, warp_patch
-from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, correlation, interior, moved, sample
+from handlens.challenges.forgery.detect.geometry.correlation import correlation, fit_tone
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, interior, moved, sample
 
 WIDEST = 6
-"""Most pixels that are added around an object."""
+"""Most pixels that are added around an object. By hand: wider copies are found as regions."""
+
+FEWEST_IN_RING = 12
+"""Fewest free pixels of a ring that can be compared. By hand."""
 
 AGREEING = 0.45
-"""Least likeness of a rim's grain: two honest backgrounds have none."""
+"""Least correlation of a ring's grain: two honest backgrounds have none. By hand."""
 
-FITTING = 2.0
-"""Most error of a rim, relative to that inside the object, after the same change of brightness and contrast."""
+FITTING, ROUNDING = 2.0, 1.0
+"""Most error of a ring, relative to that inside the object, after the same change of gain and bias; and the grey level
+that rounding costs. By hand."""
 
 
-def with_rim(canvas: Canvas, match: Match) -> Match:
-    """The match with the rims, pixel by pixel outwards, that were copied with it."""
+def with_halo(canvas: Canvas, match: Match) -> Match:
+    """The match with the halo, pixel by pixel outwards, that was copied with it."""
     inside = interior(match.source, canvas.blocked)
     if len(inside) < FEWEST:
         return match
@@ -31,7 +36,7 @@ def with_rim(canvas: Canvas, match: Match) -> Match:
     for _ in range(WIDEST):
         wider = _dilated(grown)
         ring = _points(canvas, Patch(wider.top, wider.left, wider.mask & ~grown.mask))
-        if len(ring) < 12 or not _agrees(canvas, ring, match, (gain, bias, error)):
+        if len(ring) < FEWEST_IN_RING or not _agrees(canvas, ring, match, (gain, bias, error)):
             break
         grown = wider
         best = trimmed(grown.top, grown.left, grown.mask) or best
@@ -40,10 +45,10 @@ def with_rim(canvas: Canvas, match: Match) -> Match:
 
 
 def _fit(canvas: Canvas, points: Points, match: Match) -> tuple[float, float, float]:
-    """Contrast and brightness that make the copy like its source, and the error that is left."""
+    """Gain and bias that make the copy like its source, and the error that is left."""
     one = canvas.grey[points.y.astype(int), points.x.astype(int)]
     other = sample(canvas.grey, *moved(points, match.matrix))
-    gain, bias = (float(number) for number in np.polyfit(other, one, 1)) if other.std() > 1e-3 else (1.0, 0.0)
+    gain, bias = fit_tone(one, other)
     return gain, bias, float(np.sqrt(np.mean((one - gain * other - bias) ** 2)))
 
 
@@ -52,7 +57,7 @@ def _agrees(canvas: Canvas, ring: Points, match: Match, fitted: tuple[float, flo
     rows, columns = ring.y.astype(int), ring.x.astype(int)
     x, y = moved(ring, match.matrix)
     left = canvas.grey[rows, columns] - gain * sample(canvas.grey, x, y) - bias
-    if np.sqrt(np.mean(left**2)) > FITTING * error + 1.0:
+    if np.sqrt(np.mean(left**2)) > FITTING * error + ROUNDING:
         return False
     return correlation(canvas.grain[rows, columns], sample(canvas.grain, x, y)) > AGREEING
 
@@ -65,7 +70,7 @@ def _points(canvas: Canvas, patch: Patch) -> Points:
 
 
 def _padded(patch: Patch, canvas: Canvas) -> Patch:
-    """The same region in a rectangle with room for the rims, cut at the border of the canvas."""
+    """The same region in a rectangle with room for the halo, cut at the border of the canvas."""
     room = WIDEST + 1
     above, before = min(room, patch.top), min(room, patch.left)
     below = min(room, canvas.shape[0] - patch.top - patch.mask.shape[0])

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
 from handlens.challenges.forgery.detect.geometry.panel_transform import covering, overlap_of, transform_of, zoomed
-from handlens.challenges.forgery.detect.geometry.points import align, shared_interior, thinned
+from handlens.challenges.forgery.detect.geometry.alignment import align
+from handlens.challenges.forgery.detect.geometry.correlation import cosine, dot, fisher
+from handlens.challenges.forgery.detect.geometry.points import shared_interior, thinned
 from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay
-from handlens.challenges.forgery.detect.verifier.decision import fisher
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 
@@ -28,8 +29,8 @@ SMALLEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Zooming:
-    """How zooms are sought."""
+class PanelSearch:
+    """How the zooms, turns and shifts of a pair of panels are sought."""
 
     side: int = 72
     """Longest side of a panel when it is laid on others, in pixels."""
@@ -37,10 +38,10 @@ class Zooming:
     """Ratio of two neighbouring zooms: the alignment finds the exact one."""
     steps: int = 4
     """Zooms to either side of 1."""
-    smooth: float = 8.0
-    """Blur whose residue is compared; slower changes are uneven light."""
+    high_pass: float = 8.0
+    """Blur, in pixels, whose residual is compared; slower changes are uneven light."""
     loudest: float = 2.0
-    """Most that a pixel can say, in spreads: one bright speck must not outshout a panel."""
+    """Standard deviations at which a pixel is clipped: one bright speck must not outshout a panel."""
     smallest: float = 0.2
     """Least share of the smaller panel that must overlap."""
     tries: int = 3
@@ -49,8 +50,12 @@ class Zooming:
     """Pixels that are aligned."""
     fewest: int = 60
     """Fewest of them."""
-    likeness: float = 0.8
-    """Least likeness after alignment."""
+    correlation: float = 0.8
+    """Least correlation after alignment."""
+    shortlist: int = 4
+    """How many times as many zooms and turns are compared pixel by pixel first."""
+    room: float = 1.3
+    """Side of the squares that are transformed, relative to that of the largest zoom."""
 
     def ways(self) -> list[tuple[float, Turn]]:
         """Every zoom, in all turns."""
@@ -61,15 +66,15 @@ class Zooming:
         """Side of the squares that are transformed: shifts beyond half of what is left of them come back in."""
         from scipy import fft
 
-        return int(fft.next_fast_len(int(1.3 * self.side * self.step**self.steps), real=True))
+        return int(fft.next_fast_len(int(self.room * self.side * self.step**self.steps), real=True))
 
 
 @dataclass(slots=True)
-class ZoomSearch:
+class PanelPairs:
     """Looks for zooms between the panels of one canvas; what was made of a panel is kept for its next pair."""
 
     canvas: Canvas
-    zooming: Zooming
+    search: PanelSearch
     levels: dict[float, Level] = field(default_factory=dict)
 
     def offers(self, one: int, other: int) -> Iterator[Matrix]:
@@ -80,14 +85,14 @@ class ZoomSearch:
             found = level.align(one, other, matrix)
             if found is not None and not any(np.abs(found - same).max() < SAME for same in known):
                 known.append(found)
-                yield level.canvas.matrix_to_figure(found)
+                yield level.canvas.scaling.matrix_to_figure(found)
 
     def _level(self, longest: int) -> Level:
         """The canvas so small that no side is too long; sizes are rounded, so that pairs can share it."""
-        powers = max(0, int(np.ceil(2 * np.log2(longest / self.zooming.side))))
+        powers = max(0, int(np.ceil(2 * np.log2(longest / self.search.side))))
         factor = float(2 ** (-powers / 2))
         if factor not in self.levels:
-            self.levels[factor] = Level(self.canvas.shrunk(factor), self.zooming)
+            self.levels[factor] = Level(self.canvas.shrunk(factor), self.search)
         return self.levels[factor]
 
 
@@ -96,19 +101,19 @@ class Level:
     """A canvas made small, and its panels ready to be laid on each other."""
 
     canvas: Canvas
-    zooming: Zooming
+    search: PanelSearch
     pictures: dict[int, FloatArray] = field(default_factory=dict)
     laid: dict[int, list[FloatArray]] = field(default_factory=dict)
     spectra: dict[int, npt.NDArray[np.complex64]] = field(default_factory=dict)
 
     def lay(self, one: int, other: int) -> list[Matrix]:
-        """The transforms that say most: likeness counts by the pixels that share it."""
+        """The transforms that say most: a correlation counts by the pixels that share it."""
         from scipy import fft
 
         target = self._picture(other)
         if min(*self._picture(one).shape, *target.shape) < SMALLEST:
             return []
-        square, spectra = self.zooming.square, self._spectra(one)
+        square, spectra = self.search.square, self._spectra(one)
         spectrum = fft.rfft2(target, (square, square)).conj()
         tables = fft.irfft2(spectra * spectrum, (square, square), axes=(1, 2), overwrite_x=True)
         np.abs(tables, out=tables)
@@ -116,22 +121,22 @@ class Level:
         found = []
         for number, (laid, table) in enumerate(zip(self.laid[one], tables, strict=True)):
             if laid.shape not in weights:
-                weights[laid.shape] = _overlaps(laid.shape, target.shape, square, self.zooming.smallest)
+                weights[laid.shape] = _overlaps(laid.shape, target.shape, square, self.search.smallest)
             rows, columns, weight = weights[laid.shape]
             table *= weight
             row, column = divmod(int(table.argmax()), square)
             found.append((float(table[row, column]), number, (int(rows[row]), int(columns[column]))))
         found.sort(reverse=True)
-        offers, ways, panels = [], self.zooming.ways(), (self.canvas.panels[one], self.canvas.panels[other])
-        for _, number, shift in found[: 4 * self.zooming.tries]:
-            likeness, pixels = _likeness(self.laid[one][number], target, shift)
-            offers.append((fisher(likeness) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
+        offers, ways, panels = [], self.search.ways(), (self.canvas.panels[one], self.canvas.panels[other])
+        for _, number, shift in found[: self.search.shortlist * self.search.tries]:
+            alike, pixels = _overlap_correlation(self.laid[one][number], target, shift)
+            offers.append((fisher(alike) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
         offers.sort(key=lambda offer: -offer[0])
-        return [matrix for _, matrix in offers[: self.zooming.tries]]
+        return [matrix for _, matrix in offers[: self.search.tries]]
 
     def cover(self, one: int, other: int) -> list[Matrix]:
         """The transforms under which one panel just covers the other, at zooms that are not tried anyway."""
-        panels, largest = (self.canvas.panels[one], self.canvas.panels[other]), self.zooming.step**self.zooming.steps
+        panels, largest = (self.canvas.panels[one], self.canvas.panels[other]), self.search.step**self.search.steps
         if min(*panels[0].shape, *panels[1].shape) < SMALLEST:
             return []
         return [
@@ -146,11 +151,11 @@ class Level:
         region = overlap_of(self.canvas.shape, panels[one], panels[other], matrix)
         if region is None:
             return None
-        points = thinned(shared_interior(region, matrix, blocked), self.zooming.points)
-        if len(points) < self.zooming.fewest:
+        points = thinned(shared_interior(region, matrix, blocked), self.search.points)
+        if len(points) < self.search.fewest:
             return None
-        matrix, likeness = align(self.canvas, points, matrix)
-        return matrix if abs(likeness) >= self.zooming.likeness else None
+        matrix, found = align(self.canvas, points, matrix)
+        return matrix if abs(found) >= self.search.correlation else None
 
     def _picture(self, number: int) -> FloatArray:
         """A panel without slow changes and loud specks, blocked pixels 0."""
@@ -159,9 +164,9 @@ class Level:
         if number not in self.pictures:
             window = self.canvas.panels[number].window
             part = self.canvas.grey[window]
-            fine = part - cv2.GaussianBlur(part, (0, 0), self.zooming.smooth) if part.size else part
+            fine = part - cv2.GaussianBlur(part, (0, 0), self.search.high_pass) if part.size else part
             fine = np.where(self.canvas.blocked[window], 0, fine)
-            most = self.zooming.loudest * max(float(np.sqrt(np.mean(fine**2))) if fine.size else 0.0, 1e-3)
+            most = self.search.loudest * max(float(np.sqrt(np.mean(fine**2))) if fine.size else 0.0, 1e-3)
             self.pictures[number] = np.clip(fine, -most, most).astype(np.float32)
         return self.pictures[number]
 
@@ -170,7 +175,7 @@ class Level:
         from scipy import fft
 
         if number not in self.spectra:
-            ways, square = self.zooming.ways(), self.zooming.square
+            ways, square = self.search.ways(), self.search.square
             self.laid[number] = [lay(zoomed(self._picture(number), zoom), turn) for zoom, turn in ways]
             stack = np.zeros((len(ways), square, square), np.float32)
             for picture, laid in zip(stack, self.laid[number], strict=True):
@@ -198,7 +203,7 @@ def _overlaps(laid: tuple[int, ...], target: tuple[int, ...], square: int, small
     return rows, columns, np.where(pixels > least, 1 / np.sqrt(np.maximum(pixels, 1)), 0).astype(np.float32)
 
 
-def _likeness(laid: FloatArray, target: FloatArray, shift: tuple[int, int]) -> tuple[float, int]:
+def _overlap_correlation(laid: FloatArray, target: FloatArray, shift: tuple[int, int]) -> tuple[float, int]:
     """Correlation of what overlaps, of either sign, and its pixels."""
     parts = []
     for picture, moved in ((laid, shift), (target, (0, 0))):
@@ -208,5 +213,4 @@ def _likeness(laid: FloatArray, target: FloatArray, shift: tuple[int, int]) -> t
         )
         parts.append(picture[rows, columns].ravel())
     one, other = parts
-    length = float(np.sqrt(float(one @ one) * float(other @ other)))
-    return (abs(float(one @ other)) / length if length > 0 else 0.0), one.size
+    return abs(float(cosine(one, other, inner=dot, flat=0.0))), one.size

@@ -1,4 +1,4 @@
-"""The pixels of a region that are looked at, and the transform under which it is most alike to its supposed copy."""
+"""The pixels of a region that are looked at, where a transform brings them, and what a picture has there."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 
 MOST_POINTS = 4_000
-"""Pixels of a region that are compared: more change nothing but the time."""
+"""Pixels of a region that are compared: more change nothing but the time. By hand."""
 
 FEWEST = 25
-"""Fewest free pixels of a region that can be judged."""
+"""Fewest free pixels of a region that can be judged. By hand: about a disc of 5 pixels."""
+
+SMALL = 160
+"""Pixels of a region below which one pixel of its edge is left out instead of two. By hand."""
 
 TWO_LEVELS = 0.77
-"""Share of the variance that lies between dark and bright from which a region shows an object on its ground."""
+"""Share of the variance that lies between dark and bright from which a region shows an object on its ground. Rule:
+above that of one bell curve (0.64) and of evenly spread values (0.75)."""
 
-LARGEST_STEP = 3.0
-"""Pixels that one step of the alignment may move a region's rim; further, the slopes are no guide."""
+LEVELS = 64
+"""Bins of the histogram in which the border between dark and bright is sought. By hand."""
 
-
-HOPELESS = (3, 0.5)
-"""After so many steps an alignment that is less alike than this is given up."""
+REMAP_ROWS = 30_000
+"""Rows of one call of OpenCV's remap, which takes fewer than 32,768."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ def interior(patch: Patch, blocked: BoolArray | None = None, *, most: int = MOST
     import cv2
 
     mask = patch.mask.astype(np.uint8)
-    inside = cv2.erode(mask, np.ones((3, 3)), iterations=1 if patch.area < 160 else 2, borderValue=0) > 0
-    if inside.sum() < 25:
+    inside = cv2.erode(mask, np.ones((3, 3)), iterations=1 if patch.area < SMALL else 2, borderValue=0) > 0
+    if inside.sum() < FEWEST:
         inside = patch.mask
     if blocked is not None:
         inside = inside & ~blocked[patch.window]
@@ -99,7 +102,7 @@ def two_levels(values: FloatArray) -> tuple[float, float]:
 
     Of one bell curve that is 0.64, of evenly spread values 0.75, of an object on its ground more.
     """
-    counts, edges = np.histogram(values, bins=64)
+    counts, edges = np.histogram(values, bins=LEVELS)
     middles, total = (edges[1:] + edges[:-1]) / 2, counts.sum()
     share, sums = np.cumsum(counts) / max(1, total), np.cumsum(counts * middles) / max(1, total)
     between = (sums[-1] * share - sums) ** 2 / np.maximum(share * (1 - share), 1e-9)
@@ -142,95 +145,3 @@ def sample(picture: FloatArray, x: FloatArray, y: FloatArray, *, cubic: bool = T
     method = cv2.INTER_CUBIC if cubic else cv2.INTER_LINEAR
     found = cv2.remap(picture, x.reshape(-1, 1), y.reshape(-1, 1), method, borderMode=cv2.BORDER_CONSTANT)
     return np.asarray(found, np.float32).ravel()
-
-
-def correlation(one: FloatArray, other: FloatArray) -> float:
-    """Of two samples of the same places; 0 where one is flat."""
-    one, other = one - one.mean(), other - other.mean()
-    spread = float(np.sqrt(float(one @ one) * float(other @ other)))
-    return float(one @ other) / spread if spread > 1e-3 * len(one) else 0.0
-
-
-def align(canvas: Canvas, points: Points, matrix: Matrix, *, steps: int = 12) -> tuple[Matrix, float]:
-    """The similarity near `matrix` under which the region and its copy are most alike, and how alike they are.
-
-    Gauss and Newton's way: the slopes of the picture say how turn, size and place must change.
-    """
-    source = canvas.grey[points.y.astype(int), points.x.astype(int)]
-    mirrored = float(np.linalg.det(matrix[:, :2])) < 0
-    u, v = (points.x - points.middle[0]) / points.reach, (points.y - points.middle[1]) / points.reach
-    state = _to_state(matrix, points, mirrored)
-    x, y = _placed(state, u, v, mirrored)
-    here = sample(canvas.grey, x, y)
-    best = correlation(source, here)
-    sign = -1.0 if best < -0.3 else 1.0  # an inverted copy is one too
-    source, best = source * np.float32(sign), best * sign
-    for step in range(steps):
-        if step == HOPELESS[0] and best < HOPELESS[1]:
-            break
-        change = _newton(canvas, source, here, (x, y), (u, v), mirrored)
-        if change is None:
-            break
-        for part in (1.0, 0.5, 0.2):
-            tried = state + part * change
-            there = _placed(tried, u, v, mirrored)
-            found = sample(canvas.grey, *there)
-            value = correlation(source, found)
-            if value > best:
-                break
-        else:
-            break
-        gained = value - best
-        state, (x, y), here, best = tried, there, found, value
-        if gained < 2e-4:
-            break
-    return _to_matrix(state, points, mirrored), best * sign
-
-
-def _newton(
-    canvas: Canvas,
-    source: FloatArray,
-    here: FloatArray,
-    places: tuple[FloatArray, FloatArray],
-    around: tuple[FloatArray, FloatArray],
-    mirrored: bool,
-) -> npt.NDArray[np.float64] | None:
-    """The change of the four numbers that would make the copy like its source if the picture were linear."""
-    across, down = sample(canvas.across, *places, cubic=False), sample(canvas.down, *places, cubic=False)
-    (u, v), side = around, -1.0 if mirrored else 1.0
-    columns = [here, np.ones_like(here), across * u + side * down * v, down * u - side * across * v, across, down]
-    table = np.stack(columns, axis=1).astype(np.float64)
-    try:
-        answer = np.linalg.solve(table.T @ table + 1e-3 * np.eye(6), table.T @ source.astype(np.float64))
-    except np.linalg.LinAlgError:
-        return None
-    gain = float(answer[0])
-    if abs(gain) < 0.05:
-        return None
-    change = answer[2:] / gain
-    largest = float(np.abs(change).max())
-    return np.asarray(change * min(1.0, LARGEST_STEP / max(largest, 1e-9)))
-
-
-def _to_state(matrix: Matrix, points: Points, mirrored: bool) -> npt.NDArray[np.float64]:
-    """Two numbers for turn and size, scaled by the reach, and the place of the region's middle."""
-    middle = matrix[:, :2] @ np.array(points.middle) + matrix[:, 2]
-    side = -1.0 if mirrored else 1.0
-    first = 0.5 * (matrix[0, 0] + side * matrix[1, 1]) * points.reach
-    second = 0.5 * (matrix[1, 0] - side * matrix[0, 1]) * points.reach
-    return np.array([first, second, *middle])
-
-
-def _placed(
-    state: npt.NDArray[np.float64], u: FloatArray, v: FloatArray, mirrored: bool
-) -> tuple[FloatArray, FloatArray]:
-    first, second, x, y = (np.float32(number) for number in state)
-    side = np.float32(-1.0 if mirrored else 1.0)
-    return first * u - side * second * v + x, second * u + side * first * v + y
-
-
-def _to_matrix(state: npt.NDArray[np.float64], points: Points, mirrored: bool) -> Matrix:
-    side = -1.0 if mirrored else 1.0
-    first, second = state[:2] / points.reach
-    linear = np.array([[first, -side * second], [second, side * first]])
-    return np.column_stack([linear, state[2:] - linear @ np.array(points.middle)])

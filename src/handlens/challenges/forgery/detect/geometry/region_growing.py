@@ -8,47 +8,84 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
 from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
-from handlens.challenges.forgery.detect.geometry.points import FEWEST, align, shared_interior
+from handlens.challenges.forgery.detect.geometry.alignment import align
+from handlens.challenges.forgery.detect.geometry.correlation import FLAT, fit_tone, local_correlation
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, shared_interior
 
 GROUND = 2.0
-"""How much larger than the objects in it a region is at least of which the ground agrees as well."""
+"""How much larger than the objects in it a region is at least of which the ground agrees as well. By hand."""
 
 FEWEST_GROUND = 0.15
-"""Least share of a window that must be ground for its grain to be told."""
+"""Least share of a window that must be ground for its grain to be told. By hand."""
 
 SEVERAL, SPECK, REACH = 3, 30, 1.2
 """Fewest objects that agree from which the ground between them was copied too, fewest pixels of each, and how far
-around them the region goes at most, in radii of an object."""
+around them the region goes at most, in radii of an object. By hand."""
+
+MOST_OVERLAP = 0.1
+"""Share of a region that may be its own copy: more, and a texture repeats. By hand."""
+
+LEAST_KEPT = 0.3
+"""Share of the seed that the exact region has at least; of less, the seed is taken as it is. By hand."""
+
+CANVAS, NARROWEST_WINDOW, WIDEST_WINDOW = 1_000, 5, 11
+"""Side of the canvas for which `window` is given, and the window's limits on others. By hand."""
+
+CHANCE, FEWEST_ELSEWHERE = 0.99, 1_000
+"""Quantile of the grain's correlation elsewhere in the figure that chance reaches, told from so many pixels. By
+hand."""
+
+HALF = 0.5
+"""Rule: at the edge of a region half of the window is copied."""
+
+EVEN_BLUR, EVEN_LEAST = 2.0, 0.25
+"""Blur, in pixels, over which the strength of grain is averaged, and the variance added to it: below, there is only
+rounding. By hand."""
+
+MAD_TO_DEVIATION = 1.48
+"""Standard deviations in a median absolute deviation. Rule: of a normal distribution, 1.4826."""
+
+FEWEST_INNER = 30
+"""Pixels that must be left of a region without its edge. By hand."""
+
+LEAST_AROUND = 6
+"""Pixels around a region, at least, that are looked at for its ground. By hand."""
+
+LEVELS = 32
+"""Bins of the histogram in which the commonest grey level of the ground is sought. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class RegionGrowing:
     """How alike pixels must be to belong to a copied region."""
 
     window: int = 9
-    """Side of the window in which pixels are correlated on a canvas of 1000 pixels; smaller on smaller ones."""
+    """Side of the window in which pixels are correlated on a canvas of 1000 pixels; smaller on smaller ones. By hand."""
     pixel: float = 0.6
-    """Correlation from which a pixel counts as copied: JPEG and resampling lower it, chance stays under 0.5."""
+    """Correlation from which a pixel counts as copied: JPEG and resampling lower it, chance stays under 0.5. By
+    hand."""
     overall: float = 0.65
-    """Mean correlation a whole region must reach."""
+    """Mean correlation a whole region must reach. By hand."""
     grain_window: int = 17
-    """Side of the window in which grain is correlated: white noise of so many pixels agrees by 0.06 by chance."""
+    """Side of the window in which grain is correlated. Rule: white noise of n pixels agrees by 1 / sqrt(n), here 0.06."""
     grain_pixel: float = 0.35
-    """Correlation of the grain from which a pixel counts as copied."""
+    """Correlation of the grain from which a pixel counts as copied. By hand."""
     error: float = 3.0
-    """How much more than in the middle of a region the pixels at its rim may differ."""
+    """How much more than in the middle of a region the pixels at its edge may differ. Rule: three deviations."""
+    rounding: float = 1.0
+    """Grey levels that they may differ besides. Rule: rounding of source and copy."""
     smallest: int = 60
-    """Fewest pixels of a region."""
+    """Fewest pixels of a region. By hand."""
 
     def grow(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> tuple[Patch, Patch, Matrix] | None:
         """Source, copy and exact transform where warped pixels agree around the places (x, y of the copy), or None."""
         seed = self._roughly(canvas, matrix, places)
-        return None if seed is None else self.settle(canvas, matrix, seed)
+        return None if seed is None else self.grow_seed(canvas, matrix, seed)
 
-    def settle(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch, Matrix] | None:
+    def grow_seed(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch, Matrix] | None:
         """The same where the copy is known roughly."""
         source = _back(seed, matrix, canvas)
         if source is None:
@@ -56,28 +93,29 @@ class Agreement:
         points = shared_interior(source, matrix, canvas.blocked)
         if len(points) < FEWEST:
             return None
-        matrix, _likeness = align(canvas, points, matrix)
+        matrix, _ = align(canvas, points, matrix)
         found = self.outline(canvas, matrix, seed)
         return (*found, matrix) if found else None
 
     def outline(self, canvas: Canvas, matrix: Matrix, seed: BoolArray) -> tuple[Patch, Patch] | None:
         """Source and copy to the pixel, where the copy is known roughly; None where a texture repeats."""
         for copy in self._exactly(canvas, matrix, seed):
-            patch = trimmed(0, 0, copy if copy.sum() >= 0.3 * seed.sum() else seed)
+            patch = trimmed(0, 0, copy if copy.sum() >= LEAST_KEPT * seed.sum() else seed)
             source = warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
-            if patch is not None and source is not None and overlap(patch, source) <= 0.1 * patch.area:
+            if patch is not None and source is not None and patch.overlap(source) <= MOST_OVERLAP * patch.area:
                 return source, patch
         return None
 
     def _roughly(self, canvas: Canvas, matrix: Matrix, places: npt.NDArray[np.int64]) -> BoolArray | None:
         """The region around the places whose pixels correlate, a few pixels too wide."""
         warped, free = _warped(canvas, canvas.grey, matrix)
-        window = int(np.clip(round(self.window * max(canvas.shape) / 1000), 5, 11)) | 1
-        likeness = correlate(canvas.grey, warped, window)
-        likeness[~free] = 0
-        agreed = clean(likeness > self.pixel, window)
+        window = round(self.window * max(canvas.shape) / CANVAS)
+        window = int(np.clip(window, NARROWEST_WINDOW, WIDEST_WINDOW)) | 1
+        alike = local_correlation(canvas.grey, warped, window)
+        alike[~free] = 0
+        agreed = clean(alike > self.pixel, window)
         copy = parts_holding(agreed, places)
-        if copy.sum() < self.smallest or likeness[copy].mean() < self.overall:
+        if copy.sum() < self.smallest or alike[copy].mean() < self.overall:
             return None
         return copy
 
@@ -91,10 +129,10 @@ class Agreement:
 
         warped, free = _warped(canvas, canvas.grey, matrix)
         middle = _eroded(seed, 2)
-        gain, bias, error = _toned(canvas.grey[middle], warped[middle])
+        gain, bias, error = _fit(canvas.grey[middle], warped[middle])
         there = gain * warped + bias
         apart = np.sqrt(np.maximum(cv2.blur((canvas.grey - there) ** 2, (3, 3)), 0))  # sums may round below 0
-        most = self.error * error + 1.0
+        most = self.error * error + self.rounding
         around = canvas.grey[_around(seed) & free]
         shown, either = np.ones(canvas.shape, np.bool_), np.ones(canvas.shape, np.bool_)
         for ground in (_commonest(around), float(np.median(around))) if around.size else ():
@@ -122,15 +160,14 @@ class Agreement:
         warped, _ = _warped(canvas, canvas.grain, matrix)
         both = np.where(ground, even(canvas.grain) * even(warped), 0).astype(np.float32)
         share = cv2.blur(ground.astype(np.float32), window)
-        likeness = np.where(share > FEWEST_GROUND, cv2.blur(both, window) / np.maximum(share, FEWEST_GROUND), 0)
-        likeness[~ground] = 0
+        alike = np.where(share > FEWEST_GROUND, cv2.blur(both, window) / np.maximum(share, FEWEST_GROUND), 0)
+        alike[~ground] = 0
         reach = 2 * int(np.sqrt(seed.sum())) + 1
         elsewhere = ground & (cv2.dilate(seed.astype(np.uint8), np.ones((reach, reach))) == 0)
-        chance = float(np.quantile(likeness[elsewhere], 0.99)) if elsewhere.sum() > 1000 else 0.0
+        chance = float(np.quantile(alike[elsewhere], CHANCE)) if elsewhere.sum() > FEWEST_ELSEWHERE else 0.0
         inside = seed & ground
-        usual = float(np.median(likeness[inside])) if inside.any() else np.inf
-        half = 0.5 * usual  # at the rim half of the window is copied
-        return np.asarray(likeness > max(self.grain_pixel, chance, half))
+        usual = float(np.median(alike[inside])) if inside.any() else np.inf
+        return np.asarray(alike > max(self.grain_pixel, chance, HALF * usual))
 
 
 def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatArray, BoolArray]:
@@ -147,8 +184,8 @@ def even(grain: FloatArray) -> FloatArray:
     """Grain equally strong everywhere, so that an object does not outshout the ground beside it; 0 where is none."""
     import cv2
 
-    strength = cv2.GaussianBlur(grain * grain, (0, 0), 2.0)
-    return np.asarray(grain / np.sqrt(strength + 0.25), np.float32)
+    strength = cv2.GaussianBlur(grain * grain, (0, 0), EVEN_BLUR)
+    return np.asarray(grain / np.sqrt(strength + EVEN_LEAST), np.float32)
 
 
 def _back(copy: BoolArray, matrix: Matrix, canvas: Canvas) -> Patch | None:
@@ -156,33 +193,35 @@ def _back(copy: BoolArray, matrix: Matrix, canvas: Canvas) -> Patch | None:
     return warp_patch(patch, inverse(matrix), canvas.shape) if patch else None
 
 
-def _toned(one: FloatArray, other: FloatArray) -> tuple[float, float, float]:
-    """Contrast and brightness that make one sample like the other, and the error that is left, of most pixels."""
-    if other.std() < 1e-3:
-        return 1.0, 0.0, float(np.median(np.abs(one - other)))
-    gain, bias = (float(number) for number in np.polyfit(other, one, 1))
-    return gain, bias, 1.48 * float(np.median(np.abs(one - gain * other - bias)))
+def _fit(one: FloatArray, other: FloatArray) -> tuple[float, float, float]:
+    """Gain and bias that make the second sample like the first, and the deviation of what is left, of most pixels.
+
+    Of a flat sample, which has no gain, the bare median.
+    """
+    gain, bias = fit_tone(one, other)
+    median = float(np.median(np.abs(one - gain * other - bias)))
+    return gain, bias, median if other.std() < FLAT else MAD_TO_DEVIATION * median
 
 
 def _eroded(mask: BoolArray, steps: int) -> BoolArray:
-    """A region without its rim, unless nothing were left."""
+    """A region without its edge, unless nothing were left."""
     import cv2
 
     inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3)), iterations=steps, borderValue=0) > 0
-    return np.asarray(inner) if inner.sum() > 30 else mask
+    return np.asarray(inner) if inner.sum() > FEWEST_INNER else mask
 
 
 def _around(mask: BoolArray) -> BoolArray:
     """What lies around a region, several times as much as the region itself."""
     import cv2
 
-    reach = 2 * max(6, int(np.sqrt(mask.sum()))) + 1
+    reach = 2 * max(LEAST_AROUND, int(np.sqrt(mask.sum()))) + 1
     return np.asarray((cv2.dilate(mask.astype(np.uint8), np.ones((reach, reach))) > 0) & ~mask)
 
 
 def _commonest(values: FloatArray) -> float:
     """The grey level that most of the ground has."""
-    counts, edges = np.histogram(values, bins=32)
+    counts, edges = np.histogram(values, bins=LEVELS)
     best = int(counts.argmax())
     return float(np.median(values[(values >= edges[best]) & (values <= edges[best + 1])]))
 
@@ -207,31 +246,6 @@ def _opened(mask: BoolArray) -> BoolArray:
 
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, disc) > 0)
-
-
-def overlap(one: Patch, other: Patch) -> int:
-    """Pixels that two regions share."""
-    top, left = max(one.top, other.top), max(one.left, other.left)
-    bottom = min(one.top + one.mask.shape[0], other.top + other.mask.shape[0])
-    right = min(one.left + one.mask.shape[1], other.left + other.mask.shape[1])
-    if bottom <= top or right <= left:
-        return 0
-    first = one.mask[top - one.top : bottom - one.top, left - one.left : right - one.left]
-    second = other.mask[top - other.top : bottom - other.top, left - other.left : right - other.left]
-    return int((first & second).sum())
-
-
-def correlate(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
-    """Normalised correlation of two pictures around each pixel; 0 where one of them is flat."""
-    import cv2
-
-    def mean(picture: FloatArray) -> FloatArray:
-        return np.asarray(cv2.blur(picture, (window, window)), np.float32)
-
-    first, second = mean(one), mean(other)
-    spread = (mean(one * one) - first * first) * (mean(other * other) - second * second)
-    both = mean(one * other) - first * second
-    return np.where(spread > 2.0**4, both / np.sqrt(np.maximum(spread, 1e-3)), 0).astype(np.float32)
 
 
 def clean(agreed: BoolArray, window: int) -> BoolArray:
@@ -276,7 +290,7 @@ def surroundings(agreed: BoolArray, other: BoolArray, places: npt.NDArray[np.int
     hull = np.zeros(agreed.shape, np.uint8)
     cv2.fillConvexPoly(hull, cv2.convexHull(_places(np.isin(parts, chosen)).astype(np.int32)), 1)
     whole = (near | ((hull > 0) & (apart < beyond))).astype(np.float32)
-    return parts_holding(np.asarray(cv2.GaussianBlur(whole, (0, 0), 0.5 * reach) > 0.5), places)
+    return parts_holding(np.asarray(cv2.GaussianBlur(whole, (0, 0), reach / 2) > HALF), places)
 
 
 def parts_holding(agreed: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray:

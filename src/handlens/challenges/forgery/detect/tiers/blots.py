@@ -8,25 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
-from handlens.challenges.forgery.detect.geometry.region_growing import Agreement
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix, TierName
+from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing
+from handlens.challenges.forgery.detect.geometry.correlation import template_correlation
 from handlens.challenges.forgery.detect.geometry.turns import Turn, lay, linear_of
+from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 UPRIGHT: tuple[Turn, ...] = ((0, False), (2, False), (0, True), (2, True))
 """The turns under which lanes stay upright."""
 
-ROWS_AT_ONCE = 256
-"""Squares compared with all others at a time: a table of so many rows is held."""
+ROWS_AT_ONCE, AT_ONCE = 256, 8_192
+"""Squares compared with all others at a time, and described at a time: a table of so many rows is held."""
+
+EDGE, BAND_BLUR, BAND_LEVEL = 13, 3.0, 0.7
+"""Pixels across what is left out around marks and edges when bands are sought, the blur before that, and the share of
+Otsu's threshold from which a pixel is band."""
+
+FEWEST_SQUARES, NARROWEST = 4, 3
+"""Squares that fit into a blot at least, by area and along a side."""
+
+SOFT, MEDIAN = 0.5, 5
+"""Blur against single pixels, and side of the median, which keeps the edges of bands, so that they are not in the
+residual."""
+
+EVEN_BLUR, LEAST_STRENGTH = 3.0, 0.3
+"""Blur over which the strength of texture is averaged, and the least strength: below, there is only rounding."""
+
+FREE, HARDLY_BLOCKED = 0.95, 0.1
+"""Share of a small pixel that must be free, and of a square that may be blocked."""
+
+SAMPLED = 6_000
+"""Squares of which the principal components are computed."""
+
+SAME_SHIFT, SLACK = 1.5, 1.5
+"""Small pixels that the shifts of two neighbours may differ by, and by which the shift of a group may be wrong."""
+
+SHARPENED = (12, 40)
+"""Fewest and most pixels from the middle of a group to the edge of what its shift is sharpened with."""
 
 
 @dataclass(frozen=True, slots=True)
-class BlotTier:
+class BlotFinder:
     """Compares squares of texture. Lengths are pixels of a picture made smaller."""
+
+    tier: ClassVar[Tier] = TIERS[TierName.BLOTS]
 
     across: float = 1.6
     """A panel is a blot if its slopes are so much stronger downwards than sideways, squared: bands lie across."""
@@ -46,15 +77,15 @@ class BlotTier:
     """Sides of a square between it and its copy: nearer, texture is alike because it is smooth."""
     nearest: int = 2
     """Most alike places kept of each square."""
-    likeness: float = 0.5
-    """Least likeness of two squares."""
+    correlation: float = 0.5
+    """Least correlation of two squares."""
     neighbours: int = 3
     """How many of the 24 squares around a square must have moved with it."""
-    residue: float = 0.25
-    """Least likeness of what is left without the bands."""
+    residual: float = 0.25
+    """Least correlation of the residual noise."""
     groups: int = 12
     """Most regions grown, those that prove most."""
-    agreement: Agreement = field(default_factory=Agreement)
+    growing: RegionGrowing = field(default_factory=RegionGrowing)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Regions of the blots whose texture is there again, the largest first."""
@@ -63,22 +94,22 @@ class BlotTier:
             return []
         step = max(self.finest, float(np.sqrt(free.sum() / self.pixels)))
         texture, small = _texture(canvas, free, step)
-        if min(texture.shape) < 3 * self.side:
+        if min(texture.shape) < NARROWEST * self.side:
             return []
-        residue = _residue(canvas.grey)
+        residual = _residual_noise(canvas.grey)
         moves: list[tuple[float, Matrix, IntArray]] = []
         for sources, places, turn in self._alike(texture, small, clock):
             for some, there in self._together(sources, places, turn):
                 middles = self._middles(there, step)
                 matrix = _matrix(self._middles(some, step), middles, turn)
-                moves.append(_sharpened(residue, matrix, np.rint(middles).astype(np.int64), int(1.5 * step) + 2))
+                moves.append(_sharpened(residual, matrix, np.rint(middles).astype(np.int64), int(SLACK * step) + 2))
         matches: list[Match] = []
         for value, matrix, seeds in sorted(moves, key=lambda move: -move[0] * np.sqrt(len(move[2])))[: self.groups]:
-            if not clock.allows("blots", share=0.6):
+            if not clock.allows(self.tier.name, share=self.tier.confirm):
                 break
-            found = self.agreement.grow(canvas, matrix, seeds) if value > self.residue else None
+            found = self.growing.grow(canvas, matrix, seeds) if value > self.residual else None
             if found is not None:
-                matches.append(Match(*found, "blots", {"inliers": float(len(seeds))}))
+                matches.append(Match(*found, self.tier.name, {"inliers": float(len(seeds))}))
         return matches
 
     def _middles(self, corners: IntArray, step: float) -> Matrix:
@@ -92,10 +123,10 @@ class BlotTier:
         free = np.zeros(canvas.shape, np.bool_)
         for _, panel in canvas.pictures:
             open_ones = ~canvas.blocked[panel.window]
-            inner = cv2.erode(open_ones.astype(np.uint8), np.ones((13, 13)), borderValue=0) > 0
-            if inner.sum() < 4 * self.side**2:
+            inner = cv2.erode(open_ones.astype(np.uint8), np.ones((EDGE, EDGE)), borderValue=0) > 0
+            if inner.sum() < FEWEST_SQUARES * self.side**2:
                 continue
-            soft = np.asarray(cv2.GaussianBlur(canvas.grey[panel.window], (0, 0), 3.0), np.float32)
+            soft = np.asarray(cv2.GaussianBlur(canvas.grey[panel.window], (0, 0), BAND_BLUR), np.float32)
             down, across = (cv2.Sobel(soft, cv2.CV_32F, *way)[inner] for way in ((0, 1), (1, 0)))
             if float((down**2).mean()) > self.across * float((across**2).mean()):
                 free[panel.window] = open_ones & _near_bands(soft, inner, self.around)
@@ -116,7 +147,7 @@ class BlotTier:
         grid = np.stack([rows[chosen], columns[chosen]], axis=1)
         squares = all_of_them[grid[:, 0], grid[:, 1]]
         for turn in UPRIGHT:
-            if not clock.allows("blots", share=0.5):
+            if not clock.allows(self.tier.name, share=self.tier.search):
                 return
             laid = lay(squares, turn)
             wanted = _unit(laid.reshape(len(laid), -1) @ basis)
@@ -133,7 +164,7 @@ class BlotTier:
                 values[np.maximum(np.abs(places[:, 0] - row), np.abs(places[:, 1] - column)) < apart] = -1
             for rank in range(self.nearest):
                 best = table.argmax(axis=1)
-                good = table[own, best] > self.likeness
+                good = table[own, best] > self.correlation
                 found[start + own[good], rank] = places[best[good]]
                 table[own, best] = -1
         return found
@@ -166,7 +197,7 @@ class BlotTier:
         if not len(here):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         reach = 2 * self.stride + 0.5
-        places = np.concatenate([here / reach, shift / 1.5], axis=1)  # neighbours differ by less than 1 in each
+        places = np.concatenate([here / reach, shift / SAME_SHIFT], axis=1)  # neighbours differ by less than 1 in each
         pairs = cKDTree(places).query_pairs(1.0, p=np.inf, output_type="ndarray")
         return np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
 
@@ -178,7 +209,7 @@ def _near_bands(soft: FloatArray, inner: BoolArray, reach: int) -> BoolArray:
     unlike = np.abs(soft - np.median(soft[inner]))
     levels = np.clip(unlike * (255 / max(1.0, float(unlike[inner].max()))), 0, 255).astype(np.uint8)
     threshold, _ = cv2.threshold(levels[inner], 0, 255, cv2.THRESH_OTSU)
-    bands = (levels > 0.7 * threshold) & inner
+    bands = (levels > BAND_LEVEL * threshold) & inner
     return np.asarray(cv2.dilate(bands.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1))) > 0)
 
 
@@ -188,18 +219,18 @@ def _texture(canvas: Canvas, free: BoolArray, step: float) -> tuple[FloatArray, 
 
     size = (max(1, round(canvas.shape[1] / step)), max(1, round(canvas.shape[0] / step)))
     small = np.asarray(cv2.resize(canvas.grey, size, interpolation=cv2.INTER_AREA), np.float32)
-    fine = _residue(small)
-    strength = np.sqrt(cv2.GaussianBlur(fine * fine, (0, 0), 3.0))
-    small_free = cv2.resize(free.astype(np.float32), size, interpolation=cv2.INTER_AREA) > 0.95
-    return np.asarray(fine / np.maximum(strength, 0.3), np.float32), np.asarray(small_free)
+    fine = _residual_noise(small)
+    strength = np.sqrt(cv2.GaussianBlur(fine * fine, (0, 0), EVEN_BLUR))
+    small_free = cv2.resize(free.astype(np.float32), size, interpolation=cv2.INTER_AREA) > FREE
+    return np.asarray(fine / np.maximum(strength, LEAST_STRENGTH), np.float32), np.asarray(small_free)
 
 
-def _residue(picture: FloatArray) -> FloatArray:
+def _residual_noise(picture: FloatArray) -> FloatArray:
     """What a median takes away: noise. It keeps the edges of bands, so that they are not in it."""
     import cv2
 
-    soft = np.asarray(cv2.GaussianBlur(picture, (0, 0), 0.5), np.float32)
-    return np.asarray(soft - cv2.medianBlur(soft, 5), np.float32)
+    soft = np.asarray(cv2.GaussianBlur(picture, (0, 0), SOFT), np.float32)
+    return np.asarray(soft - cv2.medianBlur(soft, MEDIAN), np.float32)
 
 
 def _usable(free: BoolArray, side: int) -> BoolArray:
@@ -208,12 +239,12 @@ def _usable(free: BoolArray, side: int) -> BoolArray:
 
     sums = cv2.integral((~free).astype(np.uint8))
     blocked = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-    return np.asarray(blocked < 0.1 * side * side)
+    return np.asarray(blocked < HARDLY_BLOCKED * side * side)
 
 
 def _components(squares: FloatArray, count: int) -> FloatArray:
     """The directions (pixels, count) in which the squares differ most."""
-    some = squares[np.linspace(0, len(squares) - 1, min(len(squares), 6_000)).astype(int)]
+    some = squares[np.linspace(0, len(squares) - 1, min(len(squares), SAMPLED)).astype(int)]
     flat = some.reshape(len(some), -1).astype(np.float64)
     _, vectors = np.linalg.eigh(flat.T @ flat)
     return np.ascontiguousarray(vectors[:, ::-1][:, :count], np.float32)
@@ -221,8 +252,8 @@ def _components(squares: FloatArray, count: int) -> FloatArray:
 
 def _described(squares: FloatArray, rows: IntArray, columns: IntArray, basis: FloatArray) -> FloatArray:
     parts = []
-    for start in range(0, len(rows), 8_192):
-        part = squares[rows[start : start + 8_192], columns[start : start + 8_192]]
+    for start in range(0, len(rows), AT_ONCE):
+        part = squares[rows[start : start + AT_ONCE], columns[start : start + AT_ONCE]]
         parts.append(_unit(part.reshape(len(part), -1) @ basis))
     return np.concatenate(parts) if parts else np.zeros((0, basis.shape[1]), np.float32)
 
@@ -237,22 +268,22 @@ def _matrix(sources: Matrix, places: Matrix, turn: Turn) -> Matrix:
     return np.column_stack([linear, np.median(places - sources @ linear.T, axis=0)])
 
 
-def _sharpened(residue: FloatArray, matrix: Matrix, places: IntArray, slack: int) -> tuple[float, Matrix, IntArray]:
-    """The transform with the shift, at most `slack` pixels other, under which the residue agrees best; how well."""
+def _sharpened(residual: FloatArray, matrix: Matrix, places: IntArray, slack: int) -> tuple[float, Matrix, IntArray]:
+    """The transform with the shift, at most `slack` pixels other, under which the residual agrees best; how well."""
     import cv2
 
     x, y = np.median(places, axis=0).astype(int)
-    half = int(np.clip(np.ptp(places, axis=0).max() / 2 + slack, 12, 40))
-    height, width = residue.shape
+    half = int(np.clip(np.ptp(places, axis=0).max() / 2 + slack, *SHARPENED))
+    height, width = residual.shape
     top, bottom, left, right = max(0, y - half), min(height, y + half), max(0, x - half), min(width, x + half)
     moved = np.array(matrix)
     moved[:, 2] -= [left, top]
-    template = cv2.warpAffine(residue, moved, (right - left, bottom - top), flags=cv2.INTER_LINEAR)
+    template = cv2.warpAffine(residual, moved, (right - left, bottom - top), flags=cv2.INTER_LINEAR)
     before, above = min(slack, left), min(slack, top)
-    around = np.ascontiguousarray(residue[top - above : bottom + slack, left - before : right + slack])
-    if template.std() < 1e-3:
+    around = np.ascontiguousarray(residual[top - above : bottom + slack, left - before : right + slack])
+    table = template_correlation(around, np.asarray(template, np.float32))
+    if table is None:
         return 0.0, matrix, places
-    table = np.nan_to_num(np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED)))
     row, column = np.unravel_index(int(table.argmax()), table.shape)
     better = np.array(matrix)
     better[:, 2] += [column - before, row - above]

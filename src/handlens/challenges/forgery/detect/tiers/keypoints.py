@@ -1,30 +1,45 @@
-"""Key points of a figure that match its own key points elsewhere, or mirrored: regions with texture, of any shape."""
+"""Keypoints of a figure that match its own keypoints elsewhere, or mirrored: regions with texture, of any shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix, TierName
 from handlens.challenges.forgery.detect.geometry.outline import inverse
-from handlens.challenges.forgery.detect.geometry.region_growing import Agreement
+from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing
+from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 BLOCK = 1_000
-"""Rows of the table of similarities held at once: it has as many columns as there are key points."""
+"""Rows of the table of similarities held at once: it has as many columns as there are keypoints."""
+
+SMALLEST_SIDE = 48
+"""Pixels of the shorter side of a working picture that SIFT's octaves need."""
+
+ROUGH, NEIGHBOURHOOD = 0.08, 3
+"""Error of a pair's turn and scale, which are rough, as a share of the distance from it; others are asked up to the working
+side over this around it."""
+
+SAME_PLACE = 3
+"""Pixels within which two keypoints are at one place."""
+
+CELLS, ORIENTATIONS = 4, 8
+"""Rule: a SIFT descriptor is 4 x 4 cells of 8 orientations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
-    """Key points: (N, 2) positions as x, y; sizes; angles in radians; (N, 128) descriptors of length 1."""
+class Keypoints:
+    """Keypoints: (N, 2) positions as x, y; sizes; angles in radians; (N, 128) descriptors of length 1."""
 
     places: FloatArray
     sizes: FloatArray
     angles: FloatArray
-    features: FloatArray
+    descriptors: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +56,26 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class KeypointTier:
+class KeypointFinder:
     """RootSIFT against itself and its mirror image. Lengths are pixels of the working picture."""
 
+    tier: ClassVar[Tier] = TIERS[TierName.KEYPOINTS]
+
     working_side: int = 1024
-    """Longer side that pictures are brought to: larger ones cost time, smaller ones have too few key points."""
+    """Longer side that pictures are brought to: larger ones cost time, smaller ones have too few keypoints."""
     enlargement: float = 2.0
     """Most a small picture is enlarged. SIFT doubles it again: at 4 a few more copies are found, in twice the time."""
     smoothing: float = 1.0
-    """Blur of the working picture, by its enlargement less, which blurs too: key points of camera noise crowd out those
+    """Blur of the working picture, by its enlargement less, which blurs too: keypoints of camera noise crowd out those
     that a turned copy keeps."""
     contrast: float = 0.004
     """SIFT's contrast threshold, a tenth of its default: nuclei are smooth."""
     keypoints: int = 4_000
-    """Strongest key points kept: time and memory grow with their square."""
+    """Strongest keypoints kept: time and memory grow with their square."""
     ratio: float = 0.75
     """A match is at most this much of the distance to the next candidate: lower is stricter."""
     displacement: float = 24.0
-    """Nearest that a copy can be to its source: nearer, key points match because they share pixels."""
+    """Nearest that a copy can be to its source: nearer, keypoints match because they share pixels."""
     most_matches: int = 1_500
     """Closest matches kept: the vote compares each with each, both ways."""
     tolerance: float = 3.0
@@ -71,32 +88,32 @@ class KeypointTier:
     """Largest change of size believed, either way."""
     groups: int = 8
     """Most transforms looked for, direct and mirrored each."""
-    agreement: Agreement = field(default_factory=Agreement)
+    growing: RegionGrowing = field(default_factory=RegionGrowing)
     """How the region around the matches is found."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
-        """Regions whose key points lie elsewhere again, and whose pixels agree, direct ones first."""
+        """Regions whose keypoints lie elsewhere again, and whose pixels agree, direct ones first."""
         factor = min(self.working_side / max(canvas.shape), self.enlargement)
-        if min(canvas.shape) * factor < 48:
+        if min(canvas.shape) * factor < SMALLEST_SIDE:
             return []
         points = self._describe(canvas, factor)
         width = round(canvas.shape[1] * factor) - 1
         mirror = np.array([[-1.0, 0.0, width], [0.0, 1.0, 0.0]])
         matches: list[Match] = []
-        for others, back in ((points, np.eye(2, 3)), (_mirrored(points, width), mirror)):
+        for others, back in ((points, np.eye(2, 3)), (mirrored(points, width), mirror)):
             pairs = self._pair(points, others, back)
             for transform, inliers in self._transforms(pairs, back):
-                if not clock.allows("key points"):
+                if not clock.allows(self.tier.name, share=self.tier.confirm):
                     return matches
-                full = _to_canvas(_after(back, transform), factor)
+                full = to_canvas(_after(back, transform), factor)
                 places = (_moved(inliers.sources, _after(back, transform)) + 0.5) / factor - 0.5
-                found = self.agreement.grow(canvas, full, np.rint(places).astype(np.int64))
+                found = self.growing.grow(canvas, full, np.rint(places).astype(np.int64))
                 if found is not None and min(found[0].area, found[1].area) >= self.smallest:
-                    matches.append(Match(*found, "key points", {"inliers": float(len(places))}))
+                    matches.append(Match(*found, self.tier.name, {"inliers": float(len(places))}))
         return matches
 
-    def _describe(self, canvas: Canvas, factor: float) -> Points:
-        """Key points outside the blocked pixels with RootSIFT features."""
+    def _describe(self, canvas: Canvas, factor: float) -> Keypoints:
+        """Keypoints outside the blocked pixels with RootSIFT descriptors."""
         import cv2
 
         size = (round(canvas.shape[1] * factor), round(canvas.shape[0] * factor))
@@ -105,22 +122,22 @@ class KeypointTier:
         picture = cv2.GaussianBlur(cv2.resize(canvas.grey, size, interpolation=method), (0, 0), blur)
         free = cv2.resize((~canvas.blocked).astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
         sift = cv2.SIFT.create(nfeatures=self.keypoints, contrastThreshold=self.contrast)
-        found, features = sift.detectAndCompute(np.clip(picture, 0, 255).astype(np.uint8), free)
-        if features is None or not len(found):
+        found, descriptors = sift.detectAndCompute(np.clip(picture, 0, 255).astype(np.uint8), free)
+        if descriptors is None or not len(found):
             nothing = np.zeros((0, 2), np.float32)
-            return Points(nothing, nothing[:, 0], nothing[:, 0], np.zeros((0, 128), np.float32))
-        found, features = found[: self.keypoints], features[: self.keypoints]
-        features = np.sqrt(features / np.maximum(features.sum(axis=1, keepdims=True), 1e-6))
-        return Points(
+            return Keypoints(nothing, nothing[:, 0], nothing[:, 0], np.zeros((0, CELLS * CELLS * ORIENTATIONS), np.float32))
+        found, descriptors = found[: self.keypoints], descriptors[: self.keypoints]
+        descriptors = np.sqrt(descriptors / np.maximum(descriptors.sum(axis=1, keepdims=True), 1e-6))
+        return Keypoints(
             np.array([point.pt for point in found], np.float32),
             np.array([point.size for point in found], np.float32),
             np.deg2rad(np.array([point.angle for point in found], np.float32)),
-            features.astype(np.float32),
+            descriptors.astype(np.float32),
         )
 
     # --- matches and transforms -------------------------------------------------------------------------------
 
-    def _pair(self, points: Points, others: Points, back: Matrix) -> Pairs:
+    def _pair(self, points: Keypoints, others: Keypoints, back: Matrix) -> Pairs:
         """Pairs that are clearly closer than the next candidate; two may be equally close, as of two copies.
 
         `back` brings the places of `others` to the picture, where pairs must lie apart.
@@ -130,7 +147,7 @@ class KeypointTier:
         for start in range(0, len(points.places), BLOCK):
             rows = np.arange(start, min(start + BLOCK, len(points.places)))
             near = _near(points.places[rows], seen, self.displacement)
-            distances, columns = _closest(points.features[rows], others.features, near)
+            distances, columns = _closest(points.descriptors[rows], others.descriptors, near)
             first = distances[:, 0] < self.ratio * distances[:, 1]
             both = ~first & (distances[:, 1] < self.ratio * distances[:, 2])
             for rank, chosen in ((0, first | both), (1, both)):
@@ -190,17 +207,16 @@ class KeypointTier:
             steps = pairs.sources[None, :, :] - pairs.sources[rows, None, :]
             turned = _turned(steps, pairs.turns[rows], pairs.scales[rows])
             errors = np.linalg.norm(pairs.targets[rows, None, :] + turned - pairs.targets[None, :, :], axis=2)
-            # turn and size of one pair are rough, so the error allowed grows with the distance
             length = np.linalg.norm(steps, axis=2)
-            agree = (errors < self.tolerance + 0.08 * length) & (length < self.working_side / 3)
+            agree = (errors < self.tolerance + ROUGH * length) & (length < self.working_side / NEIGHBOURHOOD)
             winner = agree[int(agree.sum(axis=1).argmax())]
             best = winner if winner.sum() > best.sum() else best
         return best
 
     def _enough(self, pairs: Pairs) -> bool:
-        """Whether pairs at different places suffice: one place often gives several key points."""
+        """Whether pairs at different places suffice: one place often gives several keypoints."""
         for places in (pairs.sources, pairs.targets):
-            if len(np.unique(np.rint(places / 3), axis=0)) < self.inliers:
+            if len(np.unique(np.rint(places / SAME_PLACE), axis=0)) < self.inliers:
                 return False
         return True
 
@@ -213,12 +229,12 @@ def _one_side(pairs: Pairs, back: Matrix) -> Pairs:
     return pairs.take(near < far)
 
 
-def _mirrored(points: Points, width: float) -> Points:
-    """The key points that the picture's mirror image has: the same ones, their descriptors turned over."""
+def mirrored(points: Keypoints, width: float) -> Keypoints:
+    """The keypoints that the picture's mirror image has: the same ones, their descriptors turned over."""
     places = points.places.copy()
     places[:, 0] = width - places[:, 0]
-    grid = points.features.reshape(-1, 4, 4, 8)[:, ::-1, :, (-np.arange(8)) % 8]
-    return Points(places, points.sizes, np.pi - points.angles, np.ascontiguousarray(grid.reshape(-1, 128)))
+    grid = points.descriptors.reshape(-1, CELLS, CELLS, ORIENTATIONS)[:, ::-1, :, (-np.arange(ORIENTATIONS)) % ORIENTATIONS]
+    return Keypoints(places, points.sizes, np.pi - points.angles, np.ascontiguousarray(grid.reshape(-1, CELLS * CELLS * ORIENTATIONS)))
 
 
 def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:
@@ -230,16 +246,16 @@ def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:
     return np.asarray(across < distance * distance)
 
 
-def _closest(features: FloatArray, others: FloatArray, near: BoolArray) -> tuple[FloatArray, IntArray]:
-    """Distances and numbers of the three closest features, near ones left out; (rows, 3) each."""
-    table = features @ others.T
+def _closest(descriptors: FloatArray, others: FloatArray, near: BoolArray) -> tuple[FloatArray, IntArray]:
+    """Distances and numbers of the three closest descriptors, near ones left out; (rows, 3) each."""
+    table = descriptors @ others.T
     table[near] = -1
     rows = np.arange(len(table))
     distances, columns = np.zeros((len(table), 3), np.float32), np.zeros((len(table), 3), np.int64)
     for rank in range(3):
         columns[:, rank] = table.argmax(axis=1)
-        likeness = table[rows, columns[:, rank]]
-        distances[:, rank] = np.sqrt(np.maximum(2 - 2 * likeness, 1e-9))
+        cosine = table[rows, columns[:, rank]]
+        distances[:, rank] = np.sqrt(np.maximum(2 - 2 * cosine, 1e-9))
         table[rows, columns[:, rank]] = -1
     return distances, columns
 
@@ -259,7 +275,7 @@ def _after(second: Matrix, first: Matrix) -> Matrix:
     return np.column_stack([second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2] + second[:, 2]])
 
 
-def _to_canvas(matrix: Matrix, factor: float) -> Matrix:
+def to_canvas(matrix: Matrix, factor: float) -> Matrix:
     """A transform of the working picture in pixels of the canvas."""
     shift = 0.5 * (1 / factor - 1)
     linear = matrix[:, :2]

@@ -1,6 +1,6 @@
 """Copies of single objects: a nucleus, a cell or a grain that stands in the figure twice, turned, mirrored or scaled.
 
-Key points miss what is small and smooth. Here every object is compared with every other object of its size, and with
+Keypoints miss what is small and smooth. Here every object is compared with every other object of its size, and with
 places beside its middle, as one may lie on top of another: first by polar pictures, in which a turn is a shift, then
 pixel by pixel.
 """
@@ -10,22 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix
-from handlens.challenges.forgery.detect.geometry.alignment import align_many
+from handlens.challenges.forgery.detect.findings import FloatArray, Match, Matrix, TierName
+from handlens.challenges.forgery.detect.geometry.alignment import align, align_many
 from handlens.challenges.forgery.detect.geometry.outline import warp_patch
-from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, align, core, interior, thinned
-from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, Blob, Cutting, polar
+from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, core, interior, thinned
+from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, Blob, BlobDetection, polar
 from handlens.challenges.forgery.detect.verifier.evidence import compare, measure
+from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
-COMPARED, ALIGNED = 200, 500
-"""Pixels of an object that are compared before it is aligned once more, and that are aligned then; all of them are
-measured."""
+COMPARED, ALIGNED, ALIGNED_STEPS = 200, 500, 4
+"""Pixels of an object that are compared before it is aligned once more, and that are aligned then, in so many steps;
+all of them are measured."""
+
+LOOKS = 64
+"""Matches between two looks at the clock."""
+
+MOSTLY_THERE = 0.8
+"""Share of an object that must lie in the figure where its copy is."""
+
+PEAKS_APART, PEAKS_SEEN = 0.6, 12
+"""Radii between two places that are kept for an object, and how many times as many are looked through."""
 
 ALIGNED_AT_ONCE = 6_000
 """Candidates that are aligned together, between two looks at the clock."""
@@ -65,7 +76,7 @@ SCALES = (-2, -1, 0, 1, 2)
 class Candidate:
     """An object and where a copy of it may lie: place, turn, size; `value` is how alike the polar pictures are.
 
-    `standing` is how much more alike they are than at the last of the best places of this object.
+    `margin` is how much more alike they are than at the last of the best places of this object.
     """
 
     blob: Blob
@@ -75,7 +86,7 @@ class Candidate:
     scale: float
     mirrored: bool
     value: float
-    standing: float
+    margin: float
 
     def matrix(self) -> Matrix:
         cosine, sine = np.cos(self.turn) * self.scale, np.sin(self.turn) * self.scale
@@ -85,22 +96,24 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectTier:
+class ObjectFinder:
     """Finds copied objects; lengths are pixels of the canvas."""
 
-    cutting: Cutting = field(default_factory=Cutting)
+    tier: ClassVar[Tier] = TIERS[TierName.OBJECTS]
+
+    detection: BlobDetection = field(default_factory=BlobDetection)
     each: int = 6
     """Candidates kept for each object, direct and mirrored."""
     candidates: int = 6_000
     """Candidates that are aligned, those with the most similar polar pictures."""
     promising: float = 0.8
-    """Least likeness after the first, rough alignment."""
-    weave: float = 0.7
-    """Least likeness of their weave then; of most copies it is 0.9 and more, under much noise less."""
+    """Least correlation after the first, rough alignment."""
+    band_pass: float = 0.7
+    """Least correlation of their band-pass then; of most copies it is 0.9 and more, under much noise less."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
-        blobs = self.cutting.find(canvas)
+        blobs = self.detection.find(canvas)
         if len(blobs) < 1:
             return []
         candidates = sorted(self._candidates(canvas, blobs, clock), key=lambda found: -found.value)
@@ -108,13 +121,13 @@ class ObjectTier:
         cores = cache(lambda blob: core(canvas, blob.patch, canvas.saturated))
         matches: list[Match] = []
         for start in range(0, min(len(candidates), self.candidates), ALIGNED_AT_ONCE):
-            if not clock.allows("objects", share=0.85):
+            if not clock.allows(self.tier.name, share=self.tier.confirm):
                 break
             some = candidates[start : start + ALIGNED_AT_ONCE]
             regions = [inside(candidate.blob) for candidate in some]
             matrices, values = align_many(canvas, regions, [candidate.matrix() for candidate in some])
             for turn, number in enumerate(np.argsort(-values, kind="stable")):  # most alike first: time may run out
-                if values[number] < self.promising or (turn % 64 == 63 and not clock.allows("objects", share=0.85)):
+                if values[number] < self.promising or (turn % LOOKS == LOOKS - 1 and not clock.allows(self.tier.name, share=self.tier.confirm)):
                     break
                 match = self._match(canvas, some[number], regions[number], cores, matrices[number])
                 if match is not None:
@@ -127,7 +140,7 @@ class ObjectTier:
         radii = np.array([blob.radius for blob in blobs])
         sizes = np.rint(np.log(radii) / np.log(CLASS)).astype(int)
         for size in np.unique(sizes):
-            if not clock.allows("objects", share=0.7):
+            if not clock.allows(self.tier.name, share=self.tier.search):
                 return
             sources = [blob for blob, own in zip(blobs, sizes, strict=True) if own == size]
             near = [blob for blob, own in zip(blobs, sizes, strict=True) if abs(own - size) <= 2]
@@ -147,19 +160,19 @@ class ObjectTier:
         best = np.full((2, *apart.shape), -1, np.float32)
         best_power = np.zeros(best.shape, np.int8)
         for number, waves in enumerate(seen):
-            found = _alikeness(first, waves)
+            found = _best_correlations(first, waves)
             better = (found > best) & apart
             best[better], best_power[better] = found[better], number
         for mirrored, values, powers in ((False, best[0], best_power[0]), (True, best[1], best_power[1])):
             for row, blob in enumerate(sources):
-                peaks = _peaks(values[row], x, y, 0.6 * blob.radius, self.each)
+                peaks = _peaks(values[row], x, y, PEAKS_APART * blob.radius, self.each)
                 for column in peaks:
                     power, alike = int(powers[row, column]), float(values[row, column])
                     turn = _best_turn(first[:, row], seen[power][:, column], mirrored)
-                    standing = alike - float(values[row, peaks[-1]])
+                    margin = alike - float(values[row, peaks[-1]])
                     place = float(x[column]), float(y[column])
                     scale = STEP ** SCALES[power]
-                    yield Candidate(blob, *place, turn, scale, mirrored, alike, standing)
+                    yield Candidate(blob, *place, turn, scale, mirrored, alike, margin)
 
     # --- matches ----------------------------------------------------------------------------------------------------
 
@@ -169,10 +182,10 @@ class ObjectTier:
         """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
         blob = candidate.blob
         own = cores(blob)
-        if min(len(points), len(own)) < FEWEST or compare(canvas.weave, thinned(own, COMPARED), matrix) < self.weave:
+        if min(len(points), len(own)) < FEWEST or compare(canvas.band_pass, thinned(own, COMPARED), matrix) < self.band_pass:
             return None
-        matrix, likeness = align(canvas, thinned(points, ALIGNED), matrix, steps=4)
-        if likeness < self.promising or not self._agrees_where_saturated(canvas, blob, matrix):
+        matrix, found = align(canvas, thinned(points, ALIGNED), matrix, steps=ALIGNED_STEPS)
+        if found < self.promising or not self._agrees_where_saturated(canvas, blob, matrix):
             return None
         scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
         place = matrix[:, :2] @ [blob.x, blob.y] + matrix[:, 2]
@@ -180,10 +193,10 @@ class ObjectTier:
         if not 1 / LARGEST < scale < LARGEST or gone < APART * blob.radius * max(1.0, scale):
             return None
         copy = warp_patch(blob.patch, matrix, canvas.shape)
-        if copy is None or copy.area < 0.8 * scale**2 * blob.area or not canvas.is_free(copy):
+        if copy is None or copy.area < MOSTLY_THERE * scale**2 * blob.area or not canvas.is_free(copy):
             return None
-        evidence = measure(canvas, own, matrix) | {"standing": candidate.standing}
-        return Match(blob.patch, copy, matrix, "objects", evidence)
+        evidence = measure(canvas, own, matrix) | {"margin": candidate.margin}
+        return Match(blob.patch, copy, matrix, self.tier.name, evidence)
 
     def _agrees_where_saturated(self, canvas: Canvas, blob: Blob, matrix: Matrix) -> bool:
         """Whether an object that is partly too bright to compare is like its copy there too: white must fall on white.
@@ -192,7 +205,7 @@ class ObjectTier:
         """
         if not (canvas.saturated[blob.patch.window] & blob.patch.mask).any():
             return True
-        return abs(compare(canvas.calm, interior(blob.patch), matrix)) >= self.promising
+        return abs(compare(canvas.denoised, interior(blob.patch), matrix)) >= self.promising
 
 
 def _waves(pictures: FloatArray) -> npt.NDArray[np.complex64]:
@@ -202,7 +215,7 @@ def _waves(pictures: FloatArray) -> npt.NDArray[np.complex64]:
     return np.ascontiguousarray(waves / np.maximum(length, 1e-3)[:, None], np.complex64)
 
 
-def _alikeness(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex64]) -> FloatArray:
+def _best_correlations(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex64]) -> FloatArray:
     """For each source and place the highest correlation over all turns: (2, sources, places), as it is and mirrored.
 
     A turn and the same turn backwards share their cosines, and their sines but for the sign.
@@ -234,7 +247,7 @@ def _best_turn(first: npt.NDArray[np.complex64], second: npt.NDArray[np.complex6
 def _peaks(values: FloatArray, x: FloatArray, y: FloatArray, apart: float, most: int) -> list[int]:
     """The highest places, none near a higher one."""
     chosen: list[int] = []
-    for column in np.argsort(-values)[: 12 * most]:
+    for column in np.argsort(-values)[: PEAKS_SEEN * most]:
         if values[column] <= 0 or len(chosen) == most:
             break
         if all(np.hypot(x[column] - x[other], y[column] - y[other]) > apart for other in chosen):

@@ -4,43 +4,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import Match, Matrix, Panel
+from handlens.challenges.forgery.detect.findings import Match, Matrix, Panel, TierName
 from handlens.challenges.forgery.detect.geometry.outline import warp_patch
-from handlens.challenges.forgery.detect.geometry.panel_search import Zooming, ZoomSearch
+from handlens.challenges.forgery.detect.geometry.panel_search import PanelPairs, PanelSearch
 from handlens.challenges.forgery.detect.geometry.panel_transform import overlap_of
-from handlens.challenges.forgery.detect.geometry.points import align, shared_interior
+from handlens.challenges.forgery.detect.geometry.alignment import align
+from handlens.challenges.forgery.detect.geometry.points import shared_interior
 from handlens.challenges.forgery.detect.verifier.evidence import measure
+from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 FEWEST = 100
 """Fewest free pixels of an overlap that can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
-class PanelTier:
+class PanelFinder:
     """Lays every picture of a figure on every other, made small; what is alike then is confirmed on the canvas."""
+
+    tier: ClassVar[Tier] = TIERS[TierName.PANELS]
 
     most: int = 16
     """Most panels compared, the largest first: pairs grow with their square."""
-    likeness: float = 0.7
-    """Least likeness, after alignment, of a pair that is handed on."""
-    zooming: Zooming = field(default_factory=Zooming)
+    correlation: float = 0.7
+    """Least correlation, after alignment, of a pair that is handed on."""
+    search: PanelSearch = field(default_factory=PanelSearch)
+    narrowest: int = 24
+    """Pixels of the shortest side of a panel."""
+    most_bent: float = 0.12
+    """Most that alignment may change turn and scale, relative to the scale: the search knew them better."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of panels that share a region, with that region in both."""
         pictures = sorted(canvas.pictures, key=lambda each: -each[1].shape[0] * each[1].shape[1])[: self.most]
-        pictures = [each for each in pictures if min(each[1].shape) >= 24]
+        pictures = [each for each in pictures if min(each[1].shape) >= self.narrowest]
         found = []
-        zooms = ZoomSearch(canvas, self.zooming)
+        pairs = PanelPairs(canvas, self.search)
         for (first, one), (second, other) in combinations(pictures, 2):
-            if not clock.allows("panels", share=0.3):
+            if not clock.allows(self.tier.name, share=self.tier.search):
                 break
             best: Match | None = None
-            for matrix in zooms.offers(first - 1, second - 1):
+            for matrix in pairs.offers(first - 1, second - 1):
                 match = self._confirm(canvas, one, other, matrix)
                 if match and (best is None or match.evidence["detail"] > best.evidence["detail"]):
                     best = match
@@ -53,13 +62,13 @@ class PanelTier:
         points = shared_interior(region, matrix, canvas.blocked) if region else None
         if points is None or len(points) < FEWEST:
             return None
-        aligned, likeness = align(canvas, points, matrix)
+        aligned, found = align(canvas, points, matrix)
         bent = np.abs(aligned[:, :2] - matrix[:, :2]).max() / np.sqrt(abs(np.linalg.det(matrix[:, :2])))
-        if abs(likeness) < self.likeness or bent > 0.12:
+        if abs(found) < self.correlation or bent > self.most_bent:
             return None
         source = overlap_of(canvas.shape, one, other, aligned)
         copy = warp_patch(source, aligned, canvas.shape) if source else None
-        points = shared_interior(source, aligned, canvas.silent) if source else points
+        points = shared_interior(source, aligned, canvas.uninformative) if source else points
         if source is None or copy is None or len(points) < FEWEST:
             return None
-        return Match(source, copy, aligned, "panels", measure(canvas, points, aligned))
+        return Match(source, copy, aligned, self.tier.name, measure(canvas, points, aligned))

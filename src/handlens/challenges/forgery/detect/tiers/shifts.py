@@ -9,20 +9,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from handlens.challenges.forgery.detect.canvas.canvas import GRAIN, Canvas
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.canvas import GRAIN
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Match, Matrix, Panel, Patch, TierName
+from handlens.challenges.forgery.detect.geometry.correlation import fisher
 from handlens.challenges.forgery.detect.geometry.points import shared_interior
-from handlens.challenges.forgery.detect.geometry.region_growing import Agreement, clean, even, parts_holding
+from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing, clean, even, parts_holding
 from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay, linear_of
-from handlens.challenges.forgery.detect.verifier.decision import fisher
-from handlens.challenges.forgery.detect.verifier.evidence import compare, find_rival
+from handlens.challenges.forgery.detect.verifier.evidence import compare
+from handlens.challenges.forgery.detect.verifier.repetition import find_second_best
+from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 from handlens.types import Shape
 
 STRAIGHT = (0, False)
+
+HALF = 0.5
+"""Rule: at the edge of a region half of the window is copied."""
 
 SPECK = 5
 """Side in pixels of what is too small to be a region."""
@@ -41,7 +48,7 @@ LOUDEST = 2.0
 class Move:
     """How alike grain is where it is most alike, laid by this transform, and where, roughly, that is in the copy."""
 
-    likeness: float
+    correlation: float
     matrix: Matrix
     copy: BoolArray
     panel: Panel
@@ -49,12 +56,14 @@ class Move:
     @property
     def weight(self) -> float:
         """Large regions that are much alike count most."""
-        return self.likeness**2 * float(np.sqrt(self.copy.sum()))
+        return self.correlation**2 * float(np.sqrt(self.copy.sum()))
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftTier:
+class ShiftFinder:
     """Correlates grain. Lengths are pixels of the canvas."""
+
+    tier: ClassVar[Tier] = TIERS[TierName.SHIFTS]
 
     narrowest: int = 48
     """Least side of a panel."""
@@ -72,29 +81,29 @@ class ShiftTier:
     """Least weight of what is grown to a region: chance agreement is weak, or comes in specks."""
     window: int = 17
     """Side of the window in which grain is compared: white noise of so many pixels agrees by 0.06 by chance."""
-    likeness: float = 0.3
-    """Least likeness of grain, on average over the window."""
+    correlation: float = 0.3
+    """Least correlation of grain, on average over the window."""
     stray: float = 3.0
     """Most pixels that alignment may move the region's rim by: the transform was known."""
     lead: float = 2.5
     """How many times more, in Fisher's z, grain must agree than with places around the copy."""
-    agreement: Agreement = field(default_factory=Agreement)
+    growing: RegionGrowing = field(default_factory=RegionGrowing)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Regions whose grain is there again, the weightiest first."""
         moves: list[Move] = []
         for _, panel in canvas.pictures:
-            if min(panel.shape) >= self.narrowest and clock.allows("shifts"):
+            if min(panel.shape) >= self.narrowest and clock.allows(self.tier.name):
                 moves += self._moves(canvas, panel)
         matches: list[Match] = []
         for move in sorted(moves, key=lambda each: -each.weight)[: self.most]:
-            if not clock.allows("shifts"):
+            if not clock.allows(self.tier.name):
                 break
             seed = np.zeros(canvas.shape, np.bool_)
             seed[move.panel.window] = move.copy
-            found = self.agreement.settle(canvas, move.matrix, seed)
+            found = self.growing.grow_seed(canvas, move.matrix, seed)
             if found is not None and _strays(found, move.matrix) < self.stray and self._stands_out(canvas, found):
-                matches.append(Match(*found, "shifts", {"weight": move.weight}))
+                matches.append(Match(*found, self.tier.name, {"peak_weight": move.weight}))
         return matches
 
     def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
@@ -102,7 +111,7 @@ class ShiftTier:
         source, _, matrix = found
         points = shared_interior(source, matrix, canvas.blocked)
         own = compare(canvas.grain, points, matrix)
-        return fisher(own) > self.lead * fisher(find_rival(canvas.grain, source, matrix))
+        return fisher(own) > self.lead * fisher(find_second_best(canvas.grain, source, matrix))
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:
         """Peaks of one panel whose grain agrees somewhere."""
@@ -125,10 +134,10 @@ class ShiftTier:
             for height, shift in _highest(table, self.peaks):
                 found = self._agreeing(square, grain.shape, turn, shift, step) if height >= self.height else None
                 if found is not None:
-                    place, likeness, copy = found
+                    place, correlation, copy = found
                     size = panel.shape[::-1]
                     seed = cv2.resize(copy.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-                    move = Move(likeness, _matrix(turn, side, place, step, panel), np.asarray(seed > 0), panel)
+                    move = Move(correlation, _matrix(turn, side, place, step, panel), np.asarray(seed > 0), panel)
                     if move.weight >= self.weight:
                         yield move
 
@@ -137,7 +146,7 @@ class ShiftTier:
     ) -> tuple[Shape, float, BoolArray] | None:
         """The shift (rows, columns), which came wrapped, and how much and where the square agrees with itself so."""
         laid, side = lay(square, turn), len(square)
-        best, value = None, self.likeness
+        best, value = None, self.correlation
         for down, across in itertools.product(*((each, each - side) for each in shift)):
             rows, columns = (
                 slice(max(0, move), min(end, side + move)) for move, end in zip((down, across), extent, strict=True)
@@ -145,21 +154,21 @@ class ShiftTier:
             if rows.stop - rows.start <= self.window or columns.stop - columns.start <= self.window:
                 continue
             there = laid[rows.start - down : rows.stop - down, columns.start - across : columns.stop - across]
-            likeness = self._likeness(square[rows, columns], there)
-            if turn != STRAIGHT and likeness.max() > value:
-                likeness[_apart(turn, side, (down, across), rows, columns) * step < self.displacement] = 0
-            if (top := float(likeness.max())) > value:
-                best, value = ((down, across), rows, columns, likeness), top
+            correlation = self._local(square[rows, columns], there)
+            if turn != STRAIGHT and correlation.max() > value:
+                correlation[_apart(turn, side, (down, across), rows, columns) * step < self.displacement] = 0
+            if (top := float(correlation.max())) > value:
+                best, value = ((down, across), rows, columns, correlation), top
         if best is None:
             return None
-        move, rows, columns, likeness = best
+        move, rows, columns, correlation = best
         agreed = np.zeros(extent, np.bool_)
-        agreed[rows, columns] = likeness > max(self.likeness, 0.5 * value)
-        row, column = np.unravel_index(int(likeness.argmax()), likeness.shape)
+        agreed[rows, columns] = correlation > max(self.correlation, HALF * value)
+        row, column = np.unravel_index(int(correlation.argmax()), correlation.shape)
         middle = np.array([[column + columns.start, row + rows.start]])
         return move, value, parts_holding(clean(agreed, SPECK), middle)
 
-    def _likeness(self, one: FloatArray, other: FloatArray) -> FloatArray:
+    def _local(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """How alike two pieces of even grain are around each pixel."""
         import cv2
 

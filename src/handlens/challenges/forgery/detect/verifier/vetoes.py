@@ -5,54 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from handlens.challenges.forgery.detect.findings import Match, Panel
-
-ALL = 1_000_000
-"""More pixels than are ever measured."""
+from handlens.challenges.forgery.detect.verifier.tier import TIERS
 
 DRAWN = 36.0
-"""Spread of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its pixels."""
+"""Standard deviation of the grain, of 255, that only letters and lines have: a lens blurs what is finer than its
+pixels. By hand."""
 
 SHALLOW, FEW_SHALLOW = 1.5, 1_500
 """Grey levels of the file over which pixels spread, and how many pixels, below which they prove nothing: on even
-ground JPEG leaves the same few patterns everywhere."""
+ground JPEG leaves the same few patterns everywhere. By hand."""
 
-LEAST_EVEN: Mapping[str, tuple[float, int]] = {
-    "objects": (0.6, ALL),
-    "key points": (0.6, ALL),
-    "shifts": (0.6, ALL),
-    "panels": (0.4, 2_500),
-}
-"""Least likeness of the quarter that is least alike, as a share of that of the whole, of regions of up to so many
-pixels: a copy is one everywhere. Large panels and lanes have empty quarters."""
-
-MOST_BENT: Mapping[str, tuple[float, int]] = {
-    "objects": (0.4, 300),
-    "regions": (0.65, 1_000),
-    "key points": (0.65, 1_000),
-    "panels": (1.2, 1_000),
-    "blots": (0.8, 1_000),
-}
-"""Most pixels that parts of a region lie beside where the transform says, where so many pixels tell: of nearly all
-copies it is less than half of that, of the next section of a tissue and of squares on a ruler more. `regions` are those
-around objects."""
-
-
-MOST_BENT_WITHOUT_GRAIN = (0.3, 0.2, 1_000)
-"""The same for any region whose grain, where nothing is steep, is less alike than that. In 1,049 made-up figures 190
-false matches were so, and two true ones."""
+DEFORMED_WITHOUT_GRAIN = (0.3, 0.2, 1_000)
+"""Most deformation of any region whose grain, where the picture is flat, is less alike than that, from so many pixels
+on. Measured: in 1,049 made-up figures 190 false matches were so, and two true ones."""
 
 CORNER, SAME_PLACE, IN_PROPORTION = 0.2, 3.0, 0.02
 """Share of a panel's shorter side from its corner within which its letter or scale bar stands, and how far apart those
-of two panels stand, seen from there, in pixels or as a share of that side."""
+of two panels stand, seen from there, in pixels or as a share of that side. By hand."""
 
 UPRIGHT = 15.0
 """Degrees that letters are turned at most when one is laid on another: all stand upright. B is its own mirror image,
-and nearly the same upside down."""
+and nearly the same upside down. By hand."""
 
 
 def is_label(match: Match, panels: Sequence[Panel]) -> bool:
     """Whether two small things stand at the same place near the same corner of two panels, as letters and bars do."""
-    if match.tier == "panels" or min(abs(match.turn), 180 - abs(match.turn)) > UPRIGHT:
+    if not TIERS[match.tier].label or min(abs(match.turn), 180 - abs(match.turn)) > UPRIGHT:
         return False
     places = []
     for patch in (match.source, match.copy):
@@ -85,20 +63,28 @@ def _stand_alike(one: tuple[float, float, float], other: tuple[float, float, flo
 
 def proves_nothing(match: Match, *, shrunk: bool) -> bool:
     """Whether a match is drawn, shallow or uneven; `shrunk` is whether its figure was made smaller for matching."""
-    seen = match.evidence
-    if seen.get("busy", DRAWN + 1) > DRAWN:  # or there were too few pixels to measure anything
+    seen, tier = match.evidence, TIERS[match.tier]
+    if seen.get("grain_deviation", DRAWN + 1) > DRAWN:  # or there were too few pixels to measure anything
         return True
     few = match.source.area < FEW_SHALLOW and not shrunk  # what was made smaller has lost its noise
-    if few and seen["depth"] < SHALLOW:
+    if few and seen["stored_contrast"] < SHALLOW:
         return True
-    even, most = LEAST_EVEN.get(match.tier, (0.0, 0))
-    return max(seen["even"], seen["even weave"]) < even and seen["pixels"] <= most
+    even = max(seen["worst_quadrant"], seen["worst_quadrant_denoised"])
+    return even < tier.worst_quadrant and seen["pixels"] <= tier.worst_quadrant_up_to
 
 
-def is_bent(kind: str, seen: Mapping[str, float]) -> bool:
-    """Whether enough pixels say that a region is bent, as no copy is; a little will do where its grain is not alike."""
-    bend, pixels = MOST_BENT.get(kind, (float("inf"), 0))
-    if seen["bend"] > bend and seen["pixels"] >= pixels:
+def is_deformed(seen: Mapping[str, float], *, most: float, least_pixels: int) -> bool:
+    """Whether enough pixels say that a region is deformed, as no copy is; a little will do without alike grain.
+
+    `most` is the deformation, in pixels, that copies stay under where `least_pixels` or more were measured.
+    """
+    if seen["deformation"] > most and seen["pixels"] >= least_pixels:
         return True
-    bend, quiet, pixels = MOST_BENT_WITHOUT_GRAIN
-    return seen["bend"] > bend and seen["quiet"] < quiet and seen["pixels"] >= pixels
+    most, flat_grain, least_pixels = DEFORMED_WITHOUT_GRAIN
+    return seen["deformation"] > most and seen["flat_grain"] < flat_grain and seen["pixels"] >= least_pixels
+
+
+def is_deformed_match(match: Match) -> bool:
+    """The same by the limits of the match's tier."""
+    tier = TIERS[match.tier]
+    return is_deformed(match.evidence, most=tier.deformation, least_pixels=tier.deformation_from)
