@@ -141,7 +141,7 @@ def detectors(model: Path | None) -> dict[str, Detector]:
     whole = Detector(decision=read_decision(model / FILE) if model else None).ready()
     return {
         "handlens": whole,
-        "without reused panels": replace(whole, reuse=None),
+        "without reused panels": replace(whole, panels=None),
         "without key points": replace(whole, keypoints=None),
         "without blots": replace(whole, blots=None),
         "without shifts": replace(whole, shifts=None),

@@ -1,8 +1,12 @@
-"""Fits the decision: how sure a match is, learned from labelled figures. The detector itself learns nothing."""
+"""Fits the decision: how sure a match is, learned from labelled figures. The detector itself learns nothing.
+
+Every figure is proposed once, and its candidates are kept. Then, out of fold, the detector concludes as it will when it
+ships, regions grown and all: what the fitted numbers describe is the detector that people run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -12,20 +16,15 @@ from typing import Any
 import numpy as np
 
 from handlens.challenges.forgery import data
-from handlens.challenges.forgery.detect import Detector, decide, judge
+from handlens.challenges.forgery.detect import Detector
+from handlens.challenges.forgery.detect.answer import decide, likely_groups, score_matches, worth_a_look
 from handlens.challenges.forgery.detect.findings import Match
-from handlens.challenges.forgery.detect.verifier.decision import (
-    FEATURES,
-    FILE,
-    MEASURED,
-    Curve,
-    Decision,
-    describe,
-    fit_curve,
-    shipped,
-)
+from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, Verifier, shipped
+from handlens.challenges.forgery.detect.verifier.features import EVIDENCE, describe
+from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.match_labels import FALSE, label_matches
-from handlens.challenges.forgery.match_records import from_text, to_text
+from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
 from handlens.challenges.forgery.score import ORDER
 from handlens.errors import DataError
 from handlens.inference.executors import map_in_processes, usable_cores
@@ -43,12 +42,12 @@ MORE = "more.jsonl"
 FOLDS = 5
 """Parts of the figures; each is judged by a decision that was fitted to the others."""
 
-KEPT = 150
-"""Matches of a figure that are learned from, those with the most alike detail: the rest are all false."""
+POSITIVES, NEGATIVES = 3.0, 20.0
+"""How many matches those of one true copy count for, and how many the false matches of one figure count for at most: a
+texture that repeats has hundreds. By hand."""
 
-NEGATIVES = 20.0
-"""How many false matches the false matches of one figure count for at most: a texture that repeats has a thousand."""
-
+WORTH, LEAST_WORTH, MOST_WORTH = 0.8, 0.2, 0.95
+"""The oF1 of an answer for a forged figure before any is known, and the limits of what is learned of it. By hand."""
 
 FEWEST_COPIES = 12
 """True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like.
@@ -56,7 +55,7 @@ Whole panels had 15 in 1,049 figures, and their own curve was as good there as a
 
 ALARMS, CERTAIN = 0.03, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
-whoever is accused wrongly has more to lose than a score."""
+whoever is accused wrongly has more to lose than a score. Rule: a promise, not a measurement."""
 
 FEWEST_AUTHENTIC = 100
 """Authentic figures below which that share cannot be told."""
@@ -64,13 +63,25 @@ FEWEST_AUTHENTIC = 100
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A figure: its group, its true instances, its matches, and the instance that each match shows, or why not."""
+    """A figure: its group, its true instances, its candidates, and the instance that each match shows, or why not."""
 
     case: Case
     truth: tuple[Rle, ...]
-    shape: Shape
-    matches: tuple[Match, ...]
+    record: MatchRecord
     labels: tuple[int, ...]
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """Its candidates, in pixels of the canvas."""
+        return self.record.matches
+
+    @property
+    def shape(self) -> Shape:
+        return self.record.scaling.figure
+
+
+Weigh = Callable[[Sequence[Example], Sequence[Verifier]], list[list[Match]]]
+"""For each example, with the verifier of its fold, what `Detector.weigh` gives."""
 
 
 def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) -> Mapping[str, float]:
@@ -81,67 +92,114 @@ def train(folder: Path, run: Path, settings: Settings, progress: Progress, /) ->
     """
     shipped()  # a curve may be taken from it in the end: if it is damaged, say so before hours of looking
     looks = _looks(folder, run, settings)
-    total = sum(len(look.truth.cases) for look in looks)
+    total = 2 * sum(len(look.truth.cases) for look in looks)  # each is proposed, then concluded out of fold
     examples: list[Example] = []
     for look in looks:
         examples += look.examples(partial(_tell, progress, len(examples), total))
     if not any(label >= 0 for example in examples for label in example.labels):
         names = " and ".join(str(look.folder) for look in looks)
         raise DataError(f"the detector finds no true copy in {names}, so that there is nothing to learn from")
-    decision, numbers = fit(examples)
+    decision, numbers = fit(examples, partial(weigh, progress=partial(_tell, progress, len(examples), total)))
     write_text(run / FILE, decision.to_json())
     for look in looks:
         (run / look.journal).unlink(missing_ok=True)
     return numbers
 
 
-def fit(examples: Sequence[Example]) -> tuple[Decision, Mapping[str, float]]:
+def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[str, float]]:
     """The decision fitted to all examples, and what decisions fitted to the others are worth on each fold."""
-    folds, tiers = _folds(examples), _tiers_to_fit(examples)
-    surest, answered, scores = np.zeros(len(examples)), [], []
-    curves_of = [
-        _with_known(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold], tiers))
-        for fold in range(FOLDS)
-    ]
-    for number, (example, fold) in enumerate(zip(examples, folds, strict=True)):
-        matches = judge(example.matches, Decision(curves_of[fold], worth=1.0))
-        surest[number] = max((match.probability for match in matches), default=0.0)
+    tiers = _tiers_to_fit(examples)
+    found = predict_out_of_fold(examples, tiers, weigh)
     forged = np.array([bool(example.truth) for example in examples])
-    worth = 0.8
-    slope, offset = _calibrate(surest, forged)
-    groups = np.array(_groups(examples))
-    has_twin = np.isin(groups, groups[forged])
-    surest_said = np.array([Decision({}, worth, slope, offset).figure(each) for each in surest[~forged]])
-    strict = _strictness(surest_said, has_twin[~forged])
-    for example, fold in zip(examples, folds, strict=True):
-        decision = Decision(curves_of[fold], worth, slope, offset, strict)
-        found, _, _ = decide(judge(example.matches, decision), decision)
-        masks = tuple(encode(group.mask(example.shape), order=ORDER) for group in found)
-        answered.append(bool(masks))
-        scores.append(score_one(masks, example.truth))
-    value, said = np.array(scores), np.array(answered)
-    hits = forged & said
-    worth = float(np.clip(value[hits].mean(), 0.2, 0.95)) if hits.any() else worth
+    said, value = np.array([bool(answer) for answer in found.answers]), found.scores(examples)
+    curves = fit_curves(examples, tiers)
     numbers = {
         "figures": float(len(examples)),
-        "oF1 of forged figures": float(value[forged].mean()) if forged.any() else float("nan"),
-        "oF1 of forged figures answered": worth,
-        "forged figures answered": float(said[forged].mean()) if forged.any() else float("nan"),
-        "false alarms": float(said[~forged].mean()) if (~forged).any() else float("nan"),
-        "oF1": float(value.mean()),
-        "tiers fitted": float(len(curves := fit_curves(examples, tiers))),
+        "oF1 of forged figures": _mean(value[forged]),
+        "oF1 of forged figures answered": _mean(value[forged & said]),
+        "forged figures answered": _mean(said[forged]),
+        "false alarms": _mean(said[~forged]),
+        "oF1": _mean(value),
+        "tiers fitted": float(len(curves)),
     }
-    return Decision(_with_known(curves), worth, slope, offset, strict), numbers
+    return replace(found.decisions[0], verifier=_with_shipped(curves)), numbers
 
 
-def _with_known(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+@dataclass(frozen=True, slots=True)
+class OutOfFold:
+    """For each example its fold and its answer by that fold's decision, which was fitted to the other folds.
+
+    The decisions differ in their verifiers alone.
+    """
+
+    folds: Sequence[int]
+    decisions: Sequence[Decision]
+    answers: Sequence[tuple[Rle, ...]]
+
+    def scores(self, examples: Sequence[Example]) -> Any:
+        """oF1 of each example."""
+        return np.array(
+            [score_one(answer, example.truth) for answer, example in zip(self.answers, examples, strict=True)]
+        )
+
+
+def predict_out_of_fold(examples: Sequence[Example], tiers: Sequence[str], weigh: Weigh) -> OutOfFold:
+    """Answers of the detector as it ships, but with verifiers that have not seen the figure.
+
+    The other numbers of the decision are fitted to what these verifiers say: first how sure a figure is, then how
+    strict to be, then what an answer is worth.
+    """
+    folds = _folds(examples)
+    verifiers = [
+        _with_shipped(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold], tiers))
+        for fold in range(FOLDS)
+    ]
+    weighed = weigh(examples, [verifiers[fold] for fold in folds])
+    forged = np.array([bool(example.truth) for example in examples])
+    surest = np.array([_surest(matches) for matches in weighed])
+    slope, offset = _calibrate(surest, forged)
+    decision = Decision(LogisticVerifier(), WORTH, slope, offset)
+    groups = np.array(_groups(examples))
+    said = np.array([decision.figure(each) for each in surest[~forged]])
+    decision = replace(decision, strict=_strictness(said, np.isin(groups, groups[forged])[~forged]))
+    decision = replace(decision, worth=_worth(examples, weighed, decision))
+    answers = [answer_of(example, matches, decision) for example, matches in zip(examples, weighed, strict=True)]
+    return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers)
+
+
+def answer_of(example: Example, weighed: Sequence[Match], decision: Decision) -> tuple[Rle, ...]:
+    """The answer that matches come to, as `Detector.conclude` and the predictor make it."""
+    sure, _, _ = decide(weighed, decision)
+    groups = (example.record.scaling.group_to_figure(each) for each in sure)
+    return tuple(encode(group.mask(example.shape), order=ORDER) for group in groups)
+
+
+def _surest(weighed: Sequence[Match]) -> float:
+    """The probability of the surest group that may be the answer; 0 where there is none."""
+    groups = likely_groups(weighed)
+    return groups[0].probability if groups else 0.0
+
+
+def _worth(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:
+    """Mean oF1 of the answers for forged figures."""
+    pairs = [(each.truth, answer_of(each, some, decision)) for each, some in zip(examples, weighed, strict=True)]
+    scores = [score_one(answer, truth) for truth, answer in pairs if truth and answer]
+    return float(np.clip(np.mean(scores), LEAST_WORTH, MOST_WORTH)) if scores else decision.worth
+
+
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _with_shipped(curves: Mapping[str, Curve]) -> LogisticVerifier:
     """The curves, and for tiers that have none those that come with the program."""
-    return {**shipped().curves, **curves}
+    known = shipped().verifier
+    return LogisticVerifier({**(known.curves if isinstance(known, LogisticVerifier) else {}), **curves})
 
 
 def _tiers_to_fit(examples: Sequence[Example]) -> list[str]:
     """Tiers that found true copies enough; the others keep the curve that comes with the program, in all folds."""
-    copies = dict.fromkeys(FEATURES, 0)
+    copies = dict.fromkeys(TIERS, 0)
     for example in examples:
         pairs = zip(example.matches, example.labels, strict=True)
         for tier, _label in {(match.tier, label) for match, label in pairs if label >= 0}:
@@ -153,7 +211,7 @@ def fit_curves(examples: Sequence[Example], tiers: Sequence[str]) -> dict[str, C
     """A curve for each of the tiers that has true and false matches."""
     curves = {}
     for tier in tiers:
-        names = FEATURES[tier]
+        features = TIERS[tier].features
         rows, labels, weights = [], [], []
         for example in examples:
             chosen = [
@@ -164,14 +222,15 @@ def fit_curves(examples: Sequence[Example], tiers: Sequence[str]) -> dict[str, C
             false = sum(label == FALSE for _, label in chosen)
             for match, label in chosen:
                 if label >= FALSE:
-                    features = describe(match)
-                    rows.append([features[name] for name in names])
+                    described = describe(match)
+                    rows.append([described[feature.name] for feature in features])
                     labels.append(label >= 0)
                     same = sum(other == label for _, other in chosen)
-                    weights.append(3.0 / same if label >= 0 else min(1.0, NEGATIVES / false))
+                    weights.append(POSITIVES / same if label >= 0 else min(1.0, NEGATIVES / false))
         truths = np.array(labels, np.bool_)
         if truths.any() and not truths.all():
-            curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights))
+            names, signs = [each.name for each in features], [each.sign for each in features]
+            curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights), signs=signs)
     return curves
 
 
@@ -186,7 +245,7 @@ def score_one(said: tuple[Rle, ...], truth: tuple[Rle, ...]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FigureBatch:
     """The labelled figures of a folder, and the file of the run in which is kept what was seen until all is done."""
 
     number: int
@@ -198,7 +257,7 @@ class Look:
 
     def examples(self, progress: Progress) -> list[Example]:
         """All figures with their matches; those of another folder are in other groups, whatever their names."""
-        words = [version("handlens"), repr(Detector()), str(self.seconds), *MEASURED]
+        words = [version("handlens"), repr(Detector()), str(self.seconds), *EVIDENCE]
         journal = Journal(self.run, fingerprint(words, self.folder, without=self.run), self.journal)
         try:
             _look_at_all(self.truth.cases, self.seconds, journal, progress)
@@ -207,7 +266,7 @@ class Look:
         return [_example(self.number, case, self.truth, journal.done[case.id][0]) for case in self.truth.cases]
 
 
-def _looks(folder: Path, run: Path, settings: Settings) -> list[Look]:
+def _looks(folder: Path, run: Path, settings: Settings) -> list[FigureBatch]:
     """What is to be looked at: the folder, and `more` where that is given."""
     more = settings.get("more")
     if more is not None:
@@ -218,7 +277,7 @@ def _looks(folder: Path, run: Path, settings: Settings) -> list[Look]:
             raise DataError(f"this is {folder}, or one lies in the other: no figure may count twice", file=more)
     folders = [(folder, JOURNAL), *([(more, MORE)] if more is not None else [])]
     return [
-        Look(number, data.open_truth(each, settings), each, run, name, float(settings["seconds"]))
+        FigureBatch(number, data.open_truth(each, settings), each, run, name, float(settings["seconds"]))
         for number, (each, name) in enumerate(folders)
     ]
 
@@ -245,19 +304,52 @@ def _make_looker(seconds: float) -> Any:
 
 
 def _look(detector: Detector, seconds: float, case: Case) -> str:
-    """The shape of a figure and its best matches, in pixels of the figure, as text."""
-    picture = read_image(case.path)
-    found = detector.match_figure(picture, seconds)
-    best = sorted(found, key=lambda match: -match.evidence["detail"])[:KEPT]
-    return to_text((picture.shape[0], picture.shape[1]), best)
+    """What the detector proposes for a figure, as text."""
+    return to_text(MatchRecord.of(detector.propose(read_image(case.path), seconds)))
 
 
 def _example(look: int, case: Case, truth: Truth, text: str) -> Example:
-    shape, matches = from_text(text)
+    record = from_text(text)
     instances = tuple(truth.read(case))
-    masks = [decode(each, shape, order=ORDER) for each in instances]
+    masks = [decode(each, record.scaling.figure, order=ORDER) for each in instances]
     case = replace(case, group=f"{look}/{_group(case)}")
-    return Example(case, instances, shape, matches, label_matches(matches, masks))
+    return Example(case, instances, record, label_matches(record.in_figure(), masks))
+
+
+# --- weighing ---------------------------------------------------------------------------------------------------------
+
+
+def weigh(examples: Sequence[Example], verifiers: Sequence[Verifier], *, progress: Progress) -> list[list[Match]]:
+    """For each example the matches worth a look, judged and extended; the canvas is made again where there are any."""
+    found: list[list[Match]] = [[] for _ in examples]
+    pairs = zip(examples, verifiers, strict=True)
+    left = [number for number, pair in enumerate(pairs) if _has_something_to_weigh(*pair)]
+    items = [(examples[number], verifiers[number]) for number in left]
+    weighed = map_in_processes(
+        _make_weigher, items, workers=min(usable_cores(), len(items)), name=lambda item: item[0].case.id
+    )
+    try:
+        for done, (index, matches) in enumerate(weighed, start=1 + len(examples) - len(items)):
+            found[left[index]] = matches
+            progress(done, len(examples))
+    finally:
+        weighed.close()
+    return found
+
+
+def _has_something_to_weigh(example: Example, verifier: Verifier) -> bool:
+    return bool(worth_a_look(score_matches(example.matches, verifier)))
+
+
+def _make_weigher() -> Any:
+    return partial(_weigh, Detector())
+
+
+def _weigh(detector: Detector, item: tuple[Example, Verifier]) -> list[Match]:
+    example, verifier = item
+    canvas = detector.prepare(read_image(example.case.path))
+    matches, _ = detector.weigh(example.record.to_proposal(canvas), verifier)
+    return matches
 
 
 def _folds(examples: Sequence[Example]) -> list[int]:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, nuclei, painted, texture
 
-from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, RINGS, Cutting, is_cut, polar, raised
+from handlens.challenges.forgery.detect.tiers.blob_detection import ANGLES, RINGS, BlobDetection, is_cut, polar, raised
 
 SHAPE = (300, 300)
 
@@ -17,7 +17,7 @@ def best(blobs, mask):
 @pytest.mark.parametrize("bright_ground", [False, True])
 def test_every_nucleus_is_cut_out(bright_ground):
     picture, masks = nuclei()
-    blobs = Cutting().find(canvas_of(255 - picture if bright_ground else picture))
+    blobs = BlobDetection().find(canvas_of(255 - picture if bright_ground else picture))
     assert min(best(blobs, mask) for mask in masks) > 0.85
 
 
@@ -25,7 +25,7 @@ def test_every_nucleus_is_cut_out(bright_ground):
 def test_in_a_small_panel_an_object_may_be_a_large_part_of_it(radius, kept):
     mask = cv2.circle(np.zeros((120, 160), np.uint8), (70, 60), radius, 1, cv2.FILLED) > 0
     picture = cv2.GaussianBlur(mask * np.float32(150), (0, 0), 1) + texture(1, (120, 160), contrast=5, level=20)
-    found = [f1(painted(blob.patch, mask.shape), mask) > 0.85 for blob in Cutting().find(canvas_of(picture))]
+    found = [f1(painted(blob.patch, mask.shape), mask) > 0.85 for blob in BlobDetection().find(canvas_of(picture))]
     assert any(found) == kept
 
 
@@ -34,26 +34,26 @@ def test_two_that_touch_are_parted():
     picture = cv2.GaussianBlur(np.any(masks, axis=0) * np.float32(150), (0, 0), 1) + texture(
         1, SHAPE, contrast=5, level=20
     )
-    blobs = Cutting().find(canvas_of(picture))
+    blobs = BlobDetection().find(canvas_of(picture))
     assert min(best(blobs, mask) for mask in masks) > 0.85
 
 
 def test_no_object_comes_twice():
-    blobs = Cutting().find(canvas_of(nuclei()[0]))
+    blobs = BlobDetection().find(canvas_of(nuclei()[0]))
     for number, blob in enumerate(blobs):
         for other in blobs[:number]:
             assert f1(painted(blob.patch, SHAPE), painted(other.patch, SHAPE)) < 0.97
 
 
 def test_objects_know_where_they_are():
-    for blob in Cutting().find(canvas_of(nuclei()[0])):
+    for blob in BlobDetection().find(canvas_of(nuclei()[0])):
         assert (blob.x, blob.y) == pytest.approx(blob.patch.centre)
         assert blob.area == blob.patch.area
         assert np.pi * blob.radius**2 == pytest.approx(blob.area)
 
 
 def test_the_largest_come_first_and_not_too_many():
-    areas = [blob.area for blob in Cutting(most=5).find(canvas_of(nuclei()[0]))]
+    areas = [blob.area for blob in BlobDetection(most=5).find(canvas_of(nuclei()[0]))]
     assert len(areas) == 5
     assert areas == sorted(areas, reverse=True)
 
@@ -62,13 +62,13 @@ def test_blocked_objects_are_left_out():
     picture, masks = nuclei()
     canvas = canvas_of(picture)
     canvas.blocked[as_patch(masks[3]).window] = True
-    assert best(Cutting().find(canvas), masks[3]) < 0.3
-    assert best(Cutting().find(canvas), masks[4]) > 0.85
+    assert best(BlobDetection().find(canvas), masks[3]) < 0.3
+    assert best(BlobDetection().find(canvas), masks[4]) > 0.85
 
 
 @pytest.mark.parametrize("level", [0, 128, 255])
 def test_a_flat_picture_has_no_objects(level):
-    assert Cutting().find(canvas_of(np.full((80, 90), level))) == []
+    assert BlobDetection().find(canvas_of(np.full((80, 90), level))) == []
 
 
 def test_objects_are_raised_whichever_way_the_panel_is():

@@ -10,18 +10,19 @@ from hypothesis import strategies as st
 from handlens.challenges.forgery.detect.canvas import prepare
 from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
+from handlens.challenges.forgery.detect.geometry.alignment import align
+from handlens.challenges.forgery.detect.geometry.correlation import correlation, correlations
 from handlens.challenges.forgery.detect.geometry.points import (
     MOST_POINTS,
     TWO_LEVELS,
-    align,
     core,
-    correlation,
     interior,
     landing_free,
     thinned,
     two_levels,
 )
-from handlens.challenges.forgery.detect.verifier.evidence import bend, correlations, find_rival, measure, without_shape
+from handlens.challenges.forgery.detect.verifier.evidence import deformation, measure, without_shape
+from handlens.challenges.forgery.detect.verifier.repetition import find_second_best
 
 SHAPE = (220, 320)
 SOURCE, TARGET = (90, 100), (230, 110)
@@ -63,10 +64,10 @@ def test_alignment_recovers_the_transform_from_a_rough_one(true, error):
     to = moved(matrix, centre(mask)) + [across, down]
     side = -1 if true["mirror"] else 1
     start = similarity(true["turn"] + turn, true["scale"] * scale, true["mirror"], around=centre(mask), to=to)
-    found, likeness = align(canvas, points_of(mask), start)
+    found, alike = align(canvas, points_of(mask), start)
     assert np.sign(np.linalg.det(found[:, :2])) == side
     assert furthest(found, matrix, mask) < 0.5
-    assert likeness > 0.97
+    assert alike > 0.97
 
 
 def test_alignment_never_makes_it_worse():
@@ -74,19 +75,19 @@ def test_alignment_never_makes_it_worse():
     points = points_of(mask)
     for shift in (0, 4, 60):
         start = matrix + np.array([[0, 0, shift], [0, 0, -shift]])
-        before = measure(canvas, points, start)["likeness"]
+        before = measure(canvas, points, start)["correlation"]
         assert abs(align(canvas, points, start)[1]) >= before - 1e-4
 
 
 def test_an_inverted_copy_is_aligned_and_says_so():
     canvas, mask, matrix = with_copy(turn=35, invert=True)
     start = matrix + np.array([[0, 0, 0.8], [0, 0, -0.8]])
-    found, likeness = align(canvas, points_of(mask), start)
-    assert likeness < -0.95
+    found, alike = align(canvas, points_of(mask), start)
+    assert alike < -0.95
     assert furthest(found, matrix, mask) < 0.5
     evidence = measure(canvas, points_of(mask), found)
     assert evidence["inverted"] == 1
-    assert min(evidence["likeness"], evidence["detail"], evidence["grain"]) > 0.85
+    assert min(evidence["correlation"], evidence["detail"], evidence["grain"]) > 0.85
 
 
 @pytest.mark.parametrize("turn", [0, 90, 25])
@@ -95,31 +96,31 @@ def test_a_copy_is_alike_in_every_way(turn, mirror):
     canvas, mask, matrix = with_copy(turn=turn, mirror=mirror)
     evidence = measure(canvas, points_of(mask), matrix)
     assert evidence["inverted"] == 0
-    assert min(evidence["likeness"], evidence["detail"]) > 0.9
+    assert min(evidence["correlation"], evidence["detail"]) > 0.9
     assert evidence["grain"] > 0.75  # turning smooths it
-    assert evidence["noise"] > 0.5
+    assert evidence["residual_noise"] > 0.5
 
 
-def test_under_later_noise_the_weave_is_alike_still():
+def test_under_later_noise_the_band_pass_is_alike_still():
     canvas, mask, matrix = with_copy(turn=30)
     noise = np.random.default_rng(2).normal(0, 30, canvas.shape)
     honest = matrix + np.array([[0, 0, 0], [0, 0, 40.0]])
     noisy = canvas_of(canvas.grey + noise)
     copied, chance = (measure(noisy, points_of(mask), each) for each in (matrix, honest))
-    assert copied["grain"] < 0.55 < 0.75 < copied["weave"]
-    assert copied["detail"] < copied["calm"] - 0.1
-    assert max(abs(chance["weave"]), abs(chance["calm"])) < 0.3
-    assert copied["even weave"] > 0.7
+    assert copied["grain"] < 0.55 < 0.75 < copied["band_pass"]
+    assert copied["detail"] < copied["denoised"] - 0.1
+    assert max(abs(chance["band_pass"]), abs(chance["denoised"])) < 0.3
+    assert copied["worst_quadrant_denoised"] > 0.7
 
 
 @pytest.mark.parametrize("change", [{}, {"turn": 90}, {"turn": 25, "scale": 1.1}, {"mirror": True}])
 def test_a_copy_is_not_bent(change):
     canvas, mask, matrix = with_copy(**change)
-    assert bend(canvas, points_of(mask), matrix) < 0.3
+    assert deformation(canvas, points_of(mask), matrix) < 0.3
 
 
 def test_of_flat_ground_nobody_knows_whether_it_is_bent():
-    assert bend(canvas_of(np.full(SHAPE, 90.0)), points_of(disc()), similarity(around=SOURCE, to=TARGET)) == 4
+    assert deformation(canvas_of(np.full(SHAPE, 90.0)), points_of(disc()), similarity(around=SOURCE, to=TARGET)) == 4
 
 
 def test_the_next_section_of_a_tissue_is_bent():
@@ -131,7 +132,7 @@ def test_the_next_section_of_a_tissue_is_bent():
     section = cv2.remap(picture, *(each.astype(np.float32) for each in where), cv2.INTER_LINEAR)
     target = disc(middle=TARGET)
     picture[target] = section[target]
-    found = bend(canvas_of(picture), points_of(disc(radius=30)), similarity(around=SOURCE, to=TARGET))
+    found = deformation(canvas_of(picture), points_of(disc(radius=30)), similarity(around=SOURCE, to=TARGET))
     assert 0.7 < found < 2.5
 
 
@@ -148,7 +149,7 @@ def test_cells_that_lie_alike_are_quiet_only_where_they_were_copied(copied):
         picture[:, 140 : 140 + 120] = picture[:, :120]
     seen = measure(canvas_of(picture), points_of(disc()), similarity(to=(140, 0)))
     assert seen["grain"] > 0.35
-    assert seen["quiet"] > 0.9 if copied else seen["quiet"] < 0.15
+    assert seen["flat_grain"] > 0.9 if copied else seen["flat_grain"] < 0.15
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_the_depth_counts_grey_levels_of_the_file(levels, stored, white):
 
 def depth_of(picture):
     canvas = prepare(picture, side=1600, enlargement=1.0, splitting=Splitting())
-    return measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["depth"]
+    return measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["stored_contrast"]
 
 
 @pytest.mark.parametrize("channel", range(3))
@@ -185,10 +186,10 @@ def test_eight_bits_in_sixteen_are_as_deep_as_eight():
 def test_elsewhere_nothing_is_alike():
     canvas, mask, matrix = with_copy()
     evidence = measure(canvas, points_of(mask), matrix + np.array([[0, 0, 0], [0, 0, 40.0]]))
-    assert abs(evidence["likeness"]) < 0.25
+    assert abs(evidence["correlation"]) < 0.25
     assert abs(evidence["detail"]) < 0.25
     assert abs(evidence["grain"]) < 0.15
-    assert abs(evidence["noise"]) < 0.15
+    assert abs(evidence["residual_noise"]) < 0.15
 
 
 # --- everywhere -----------------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ def test_elsewhere_nothing_is_alike():
 @pytest.mark.parametrize("change", [{}, {"turn": 90}, {"turn": 25, "scale": 1.1}, {"mirror": True}, {"invert": True}])
 def test_a_copy_is_alike_everywhere(change):
     canvas, mask, matrix = with_copy(**change)
-    assert measure(canvas, points_of(mask), matrix)["even"] > 0.8
+    assert measure(canvas, points_of(mask), matrix)["worst_quadrant"] > 0.8
 
 
 def test_two_honest_regions_with_the_same_arrow_are_alike_in_one_corner():
@@ -206,7 +207,7 @@ def test_two_honest_regions_with_the_same_arrow_are_alike_in_one_corner():
         cv2.arrowedLine(picture, (x - 24, y - 18), (x - 8, y - 6), 255, 2, tipLength=0.4)
     evidence = measure(canvas_of(picture), points_of(disc()), similarity(around=SOURCE, to=TARGET))
     assert evidence["grain"] > 0.6
-    assert evidence["even"] < 0.3
+    assert evidence["worst_quadrant"] < 0.3
 
 
 @pytest.mark.parametrize("invert", [False, True])
@@ -218,7 +219,7 @@ def test_a_copy_with_a_spoilt_quarter_is_not_alike_everywhere(invert):
     evidence = measure(canvas, points_of(mask), matrix)
     assert evidence["inverted"] == invert
     assert evidence["grain"] > 0.5
-    assert evidence["even"] < 0.3
+    assert evidence["worst_quadrant"] < 0.3
 
 
 def test_what_is_not_alike_is_nowhere_alike():
@@ -226,12 +227,12 @@ def test_what_is_not_alike_is_nowhere_alike():
     found = [
         measure(canvas, points_of(mask), matrix + np.array([[0, 0, 0], [0, 0, shift]])) for shift in (30.0, 40, 50)
     ]
-    assert all(each["even"] < 0.5 for each in found)
+    assert all(each["worst_quadrant"] < 0.5 for each in found)
 
 
 def test_of_a_few_pixels_nothing_is_alike_everywhere():
     canvas = canvas_of(texture(3, SHAPE))
-    assert measure(canvas, interior(box(50, 60, 4, 4)), similarity(around=(60, 50), to=(60, 50)))["even"] == 0
+    assert measure(canvas, interior(box(50, 60, 4, 4)), similarity(around=(60, 50), to=(60, 50)))["worst_quadrant"] == 0
 
 
 # --- detail ---------------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def smooth_pair(noise, radius=20):
 def test_honest_smooth_objects_share_their_shape_and_nothing_else(noise, radius):
     canvas, mask = smooth_pair(noise, radius)
     evidence = measure(canvas, points_of(mask), similarity(around=SOURCE, to=TARGET))
-    assert evidence["likeness"] > 0.75
+    assert evidence["correlation"] > 0.75
     assert abs(evidence["detail"]) < 0.35
     assert abs(evidence["grain"]) < 0.35
 
@@ -306,9 +307,9 @@ def test_tiny_regions_give_sane_numbers(side):
     for patch in (box(50, 60, side, side), box(50, 60, 1, side), box(0, 0, side, side)):
         for value in measure(canvas, interior(patch), similarity(around=(60, 50), to=(200, 120))).values():
             assert np.isfinite(value)
-        matrix, likeness = align(canvas, interior(patch), similarity(around=(60, 50), to=(200, 120)))
+        matrix, alike = align(canvas, interior(patch), similarity(around=(60, 50), to=(200, 120)))
         assert np.isfinite(matrix).all()
-        assert -1.001 <= likeness <= 1.001
+        assert -1.001 <= alike <= 1.001
 
 
 def test_few_pixels_have_no_detail():
@@ -336,35 +337,35 @@ def test_flat_samples_are_like_nothing():
 def test_a_texture_that_repeats_has_rivals():
     rows, columns = np.indices(SHAPE)
     picture = 128 + 50 * np.sin(columns / 1.5) * np.sin(rows / 1.5) + texture(1, SHAPE, contrast=3, level=0)
-    rival = find_rival(canvas_of(picture).grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET))
+    rival = find_second_best(canvas_of(picture).grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET))
     assert rival > 0.8
 
 
 @pytest.mark.parametrize("turn", [0, 50])
 def test_a_copy_of_unique_texture_has_none(turn):
     canvas, mask, matrix = with_copy(turn=turn)
-    assert find_rival(canvas.grain, as_patch(mask), matrix) < 0.5
+    assert find_second_best(canvas.grain, as_patch(mask), matrix) < 0.5
 
 
 def test_the_source_is_no_rival_of_its_own_copy():
     mask = disc(16)
     forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 140), gain=1.0)
-    assert find_rival(canvas_of(forged).grain, as_patch(mask), matrix) < 0.7
+    assert find_second_best(canvas_of(forged).grain, as_patch(mask), matrix) < 0.7
 
 
 @pytest.mark.parametrize("away", [34, 50, 70])
 def test_a_source_near_its_copy_is_ignored_but_a_third_one_is_not(away):
     mask = painted(box(84, 74, 33, 33), SHAPE)
     forged, _, matrix = paste(texture(3, SHAPE, blur=2), mask, (100, 90 + away), gain=1.0)
-    alone = find_rival(canvas_of(forged).grain, as_patch(mask), matrix)
+    alone = find_second_best(canvas_of(forged).grain, as_patch(mask), matrix)
     again, _, _ = paste(forged, mask, (145, 90 + away), gain=1.0)
     assert alone < 0.6
-    assert find_rival(canvas_of(again).grain, as_patch(mask), matrix) > 0.9
+    assert find_second_best(canvas_of(again).grain, as_patch(mask), matrix) > 0.9
 
 
 def test_where_nothing_can_be_seen_everything_is_a_rival():
     canvas = canvas_of(np.full(SHAPE, 128))
-    assert find_rival(canvas.grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET)) == 1
+    assert find_second_best(canvas.grain, as_patch(disc()), similarity(around=SOURCE, to=TARGET)) == 1
 
 
 # --- points ---------------------------------------------------------------------------------------------------------

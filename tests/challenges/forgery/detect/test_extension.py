@@ -1,12 +1,12 @@
-"""Growth: what was copied around an object belongs to the copy, what only looks like it does not."""
+"""Extension: what was copied around an object belongs to the copy, what only looks like it does not."""
 
 import numpy as np
 import pytest
 from detector_pictures import as_patch, canvas_of, f1, match_of, painted, paste, points_of, texture
 
-from handlens.challenges.forgery.detect import extension as growth_module
+from handlens.challenges.forgery.detect import extension as extension_module
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.extension import Growth
+from handlens.challenges.forgery.detect.extension import Extension
 from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (240, 360)
@@ -28,8 +28,8 @@ def copied(radius, turn=0.0, tier="objects", probability=0.6, inner=12):
     return canvas, match, disc(radius) | there
 
 
-def grown(canvas, *matches, growth=None, seconds=60.0):
-    return list((growth or Growth()).grow(canvas, matches, Clock(seconds)))
+def grown(canvas, *matches, extension=None, seconds=60.0):
+    return list((extension or Extension()).extend(canvas, matches, Clock(seconds)))
 
 
 def both(match):
@@ -75,8 +75,8 @@ def test_a_second_object_of_the_same_region_says_nothing_new():
 
 def test_an_object_whose_surroundings_are_bent_is_no_copy(monkeypatch):
     canvas, match, _ = copied(45)
-    bent = {"bend": 0.7, "pixels": 4000.0}
-    monkeypatch.setattr(growth_module, "measure", lambda *measured: measure(*measured) | bent)
+    bent = {"deformation": 0.7, "pixels": 4000.0}
+    monkeypatch.setattr(extension_module, "measure", lambda *measured: measure(*measured) | bent)
     assert grown(canvas, match) == []
 
 
@@ -85,10 +85,12 @@ def test_other_tiers_are_left_alone():
     assert grown(canvas, match) == [match]
 
 
-@pytest.mark.parametrize(("growth", "seconds"), [(Growth(most=0), 60.0), (Growth(), 0.0)], ids=["most", "time"])
-def test_without_looks_or_time_an_object_keeps_its_rim_at_most(growth, seconds):
+@pytest.mark.parametrize(
+    ("extension", "seconds"), [(Extension(most=0), 60.0), (Extension(), 0.0)], ids=["most", "time"]
+)
+def test_without_looks_or_time_an_object_keeps_its_halo_at_most(extension, seconds):
     canvas, match, _ = copied(45)
-    (found,) = grown(canvas, match, growth=growth, seconds=seconds)
+    (found,) = grown(canvas, match, extension=extension, seconds=seconds)
     assert found.source.area < 4 * match.source.area
 
 

@@ -7,7 +7,7 @@ from detector_pictures import canvas_of, f1, painted, texture
 
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.geometry.turns import TURNS
-from handlens.challenges.forgery.detect.tiers.panels import PanelTier
+from handlens.challenges.forgery.detect.tiers.panels import PanelFinder
 
 GAP = 12
 
@@ -29,7 +29,7 @@ def field(seed=1, shape=(140, 180)):
 
 
 def find(figure, **options):
-    return PanelTier(**options).find(canvas_of(figure), Clock(60))
+    return PanelFinder(**options).find(canvas_of(figure), Clock(60))
 
 
 @pytest.mark.parametrize(("turn", "mirrored"), TURNS)
@@ -97,7 +97,7 @@ def test_letters_on_the_copy_do_not_hide_it():
         cv2.putText(again, "control", (10, row), cv2.FONT_HERSHEY_SIMPLEX, 0.8, 255, 2)
     figure, _ = side_by_side(panel, again)
     (match,) = find(figure)
-    assert match.evidence["likeness"] > 0.95
+    assert match.evidence["correlation"] > 0.95
 
 
 @pytest.mark.parametrize("zoom", [0.45, 0.5, 2.0])
@@ -154,5 +154,5 @@ def test_three_panels_of_one_picture_give_all_pairs():
 def test_without_time_it_says_so():
     figure, _ = side_by_side(field(), field())
     clock = Clock(0)
-    assert PanelTier().find(canvas_of(figure), clock) == []
+    assert PanelFinder().find(canvas_of(figure), clock) == []
     assert clock.cut == ["panels"]

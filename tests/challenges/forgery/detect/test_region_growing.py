@@ -1,4 +1,4 @@
-"""Agreement: a copied region is grown to its whole shape and not beyond, repeated texture is refused."""
+"""Region growing: a copied region is grown to its whole shape and not beyond, repeated texture is refused."""
 
 import cv2
 import numpy as np
@@ -7,11 +7,10 @@ from detector_pictures import box, canvas_of, f1, moved, painted, paste, similar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlens.challenges.forgery.detect.geometry.correlation import local_correlation
 from handlens.challenges.forgery.detect.geometry.region_growing import (
-    Agreement,
+    RegionGrowing,
     clean,
-    correlate,
-    overlap,
     parts_holding,
     surroundings,
 )
@@ -25,7 +24,7 @@ def ellipse(middle=(100, 120)):
 
 def grown(picture, matrix, seeds):
     places = np.rint([moved(matrix, seed) for seed in seeds]).astype(np.int64)
-    return Agreement().grow(canvas_of(picture), matrix, places)
+    return RegionGrowing().grow(canvas_of(picture), matrix, places)
 
 
 SEEDS = [(100, 120), (90, 110), (115, 125)]
@@ -63,7 +62,7 @@ def test_an_arrow_on_the_copy_is_no_hole_in_its_region():
     canvas = canvas_of(forged)
     canvas.blocked[120:140, 280:300] = True
     places = np.rint([moved(matrix, seed) for seed in [(70, 110), (130, 130), (100, 95)]]).astype(np.int64)
-    _, found, _ = Agreement().grow(canvas, matrix, places)
+    _, found, _ = RegionGrowing().grow(canvas, matrix, places)
     assert painted(found, SHAPE)[120:140, 280:300].all()
     assert f1(painted(found, SHAPE), copy) > 0.95
 
@@ -130,7 +129,7 @@ def test_correlation_is_local():
     other = texture(2, (80, 120))
     other[:, :60] = 200 - 0.5 * one[:, :60]
     other[:, 100:] = 50
-    found = correlate(one, other, 9)
+    found = local_correlation(one, other, 9)
     assert found[:, 5:50].max() < -0.95
     assert abs(found[:, 68:92].mean()) < 0.25
     assert not found[:, 108:].any()
@@ -161,5 +160,5 @@ boxes = st.builds(box, st.integers(0, 20), st.integers(0, 20), st.integers(1, 15
 @given(boxes, boxes)
 def test_overlap_is_the_pixels_of_both(one, other):
     shape = (40, 40)
-    assert overlap(one, other) == (painted(one, shape) & painted(other, shape)).sum()
-    assert overlap(one, other) == overlap(other, one)
+    assert one.overlap(other) == (painted(one, shape) & painted(other, shape)).sum()
+    assert one.overlap(other) == other.overlap(one)

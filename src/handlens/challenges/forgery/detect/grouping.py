@@ -11,10 +11,10 @@ from handlens.challenges.forgery.detect.findings import Group, Match, Patch
 from handlens.challenges.forgery.detect.geometry.outline import inverse
 
 ENOUGH = 0.95
-"""Likeness of detail that nobody doubts: of two matches that have it the larger is the better one."""
+"""Likeness of detail that nobody doubts: of two matches that have it the larger is the better one. By hand."""
 
 SHARED = 0.3
-"""Share of the smaller of two regions from which they are taken for the same."""
+"""Share of the smaller of two regions from which they are taken for the same. By hand."""
 
 
 def group(matches: Sequence[Match]) -> list[Group]:

@@ -188,9 +188,7 @@ def _derived(grey: FloatArray) -> Derived:
         return np.asarray(cv2.GaussianBlur(grey, (0, 0), deviation), np.float32)
 
     soft = blurred(RESIDUAL_NOISE)
-    gradients = [
-        np.asarray(cv2.Sobel(soft, cv2.CV_32F, x, 1 - x, ksize=3, scale=SOBEL), np.float32) for x in (1, 0)
-    ]
+    gradients = [np.asarray(cv2.Sobel(soft, cv2.CV_32F, x, 1 - x, ksize=3, scale=SOBEL), np.float32) for x in (1, 0)]
     denoised = blurred(DENOISED)
     return grey - blurred(GRAIN), grey - soft, gradients[0], gradients[1], denoised, denoised - blurred(BAND_PASS)
 

@@ -12,21 +12,22 @@ import numpy.typing as npt
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Panel
 
 CONTRAST = 90
-"""Grey levels, of 255, between ink and what is around it."""
+"""Grey levels, of 255, between ink and what is around it. By hand."""
 
 BRIGHT_INK, DARK_INK, FULL_INK = 150, 60, 235
 """Grey level from which ink can be white, and up to which it can be black: small letters are never quite either. Where
-a texture is full of such pixels, only what is quite white or, as far from white, quite black can be ink."""
+a texture is full of such pixels, only what is quite white or, as far from white, quite black can be ink. By hand."""
 
 PURE, PALEST = 228, 180
 """Level, of 255, that the best part of a stroke of white ink reaches; black ink is as far from white. Where contrast
-was lowered later, words and bars are as much paler as the brightest pixel of the figure is, down to that."""
+was lowered later, words and bars are as much paler as the brightest pixel of the figure is, down to that. By hand."""
 
 HARD = 90
-"""Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not."""
+"""Grey levels between neighbours of a neighbour that only a drawn edge has: lenses blur, pens do not. By hand."""
 
 MOSTLY_EVEN = 0.55
-"""Share of a stroke's pixels that are as bright as its brightest from which its inside has no edge: it is thick."""
+"""Share of a stroke's pixels that are as bright as its brightest from which its inside has no edge: it is thick. By
+hand."""
 
 RIM = 2
 """Pixels along the border of a panel that may be a frame, or mixed with the gutter."""
@@ -35,35 +36,38 @@ HALO = 2
 """Pixels around a mark that are mixed with it, at least: smoothing and JPEG spread it."""
 
 COLOURFUL, DARK_PANEL = 150, 128
-"""Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on
-bright ground."""
+"""Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on bright
+ground. By hand."""
 
 SEEN, PALE = 25, 0.5
 """Level from which a pixel of a dark panel shows anything, and the difference of the channels, as a share of the
-highest, below which it is not of one dye."""
+highest, below which it is not of one dye. By hand."""
 
 HARDLY, ALL_GREY = 24, 0.985
 """Difference of the channels below which a pixel has hardly any colour, and the share of such pixels, beside the drawn
-ones, from which a bright panel is a grey photograph: JPEG spreads the colour of an arrow a little."""
+ones, from which a bright panel is a grey photograph: JPEG spreads the colour of an arrow a little. By hand."""
 
 TINTED, RARE, LIGHT, FEW = 40, 0.1, 110, 0.03
 """Difference of the channels from which a pixel has a hue, the share of such pixels below which a hue is rare, the
-level from which a pixel is light, and the most of a panel that arrows and letters cover."""
+level from which a pixel is light, and the most of a panel that arrows and letters cover. By hand."""
 
 LINE, LINE_STEP = (32, 0.2), 28
-"""Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart."""
+"""Shortest straight edge in pixels and as a share of the panel, and the grey levels across it, two pixels apart. By
+hand."""
 
 DIM, SPARE = 110, 0.998
-"""Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn."""
+"""Level that nearly all of a panel stays under, and how much that is, where thin strokes that reach ink are drawn. By
+hand."""
 
 MOST_FAIR = 30
-"""Strokes of one panel among which pale ones can be letters; where there are more, they are what it shows."""
+"""Strokes of one panel among which pale ones can be letters; where there are more, they are what it shows. By hand."""
 
 MOST_ALONE = 12
-"""Thin bright strokes of one panel that can be arrows; where there are more, they are what it shows."""
+"""Thin bright strokes of one panel that can be arrows; where there are more, they are what it shows. By hand."""
 
 MOST_STROKES = 400
-"""Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words."""
+"""Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words. By hand:
+bounds the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,22 +17,24 @@ Box = tuple[int, int, int, int]
 
 PUREST, LONG, GAP, LEAST_PAPER, WIDE = 254, 15, 7, 0.01, 21
 """Level of paper that was never scanned, length of a line that is paper, width of what packing spoils in it, least
-share of such paper in a figure that has any, and width of the ground of a picture: JPEG spoils less around a line."""
+share of such paper in a figure that has any, and width of the ground of a picture: JPEG spoils less around a line. By
+hand."""
 
 
 SHARP, CUT_SHARE, CUT_RATIO, RARELY, INK = 10, 0.05, 7.0, 0.004, 235
 """Levels of a step within one pixel, least share of a line that has them where panels touch, how much more that is than
-in other lines, what any line may have, and the level of ink. Real pictures have up to 0.12 of a line and 6 times the
-others."""
+in other lines, what any line may have, and the level of ink. Measured: real pictures have up to 0.12 of a line and 6
+times the others."""
 
 
 PLAIN, MOSTLY_PLAIN, FEW_OTHERS = 8, 0.9, 1_000
 """Grey levels among neighbours in the bar of a chart, the share of such places in all that is not thin, and the most
-pixels beside them: a photograph on white paper, or a small one beside a chart, is less plain."""
+pixels beside them: a photograph on white paper, or a small one beside a chart, is less plain. By hand."""
 
 WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
 """Least paper of a panel of thin lines, pixels across a stroke that is not thin, the share of ink in such ones, and the
-share of all that is not paper that may lie beside the strokes: tissue does, the blurred edge of a letter does not."""
+share of all that is not paper that may lie beside the strokes: tissue does, the blurred edge of a letter does not. By
+hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,17 @@ class Splitting:
     """Cuts a figure along uniform lines and along edges that run right through, again and again."""
 
     side: int = 1000
-    """Longer side of the picture that is cut: gutters are seen as well when it is small."""
+    """Longer side of the picture that is cut: gutters are seen as well when it is small. By hand."""
     white: int = 245
-    """Grey level of paper, from which a line can be a white gutter."""
+    """Grey level of paper, from which a line can be a white gutter. By hand."""
     uniform: int = 4
-    """Most grey levels in a line that is a dark or grey gutter."""
+    """Most grey levels in a line that is a dark or grey gutter. By hand."""
     quiet: float = 0.3
-    """The same as a share of what lines of the picture have: a noisy figure has noisy gutters."""
+    """The same as a share of what lines of the picture have: a noisy figure has noisy gutters. By hand."""
     smallest: int = 32
-    """Shortest side of a panel, in pixels of the small picture."""
+    """Shortest side of a panel, in pixels of the small picture. By hand."""
     depth: int = 4
-    """How often a part is cut again: rows, columns, rows, columns."""
+    """How often a part is cut again: rows, columns, rows, columns. By hand."""
 
     def split(self, grey: ByteArray) -> tuple[Panel, ...]:
         """Panels of an 8-bit grey figure in reading order; the whole figure where nothing cuts it."""
@@ -233,4 +235,3 @@ def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Starts and stops of the stretches that are true."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-

@@ -33,7 +33,7 @@ GIVEN_UP_AFTER, GIVEN_UP_BELOW = 3, 0.5
 
 RIDGE, RIDGE_MANY = 1e-3, 1e-2
 """Added to the normal equations, of all pixels in double precision and of a few in single, so that a flat region has a
-solution."""
+solution. By hand."""
 
 STEPS = 12
 """Most steps; most have arrived after four. By hand."""

@@ -21,7 +21,7 @@ INVERTED = -0.3
 """Correlation below which a copy has dark and bright exchanged. By hand: chance stays above."""
 
 CERTAIN = 0.999
-"""Correlations are clipped to this before Fisher's z, which is infinite at 1."""
+"""Correlations are clipped to this before Fisher's z, which is infinite at 1. Rule."""
 
 Inner = Callable[[npt.NDArray[Any], npt.NDArray[Any]], Any]
 

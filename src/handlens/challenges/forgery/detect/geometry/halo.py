@@ -8,8 +8,8 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
-from handlens.challenges.forgery.detect.geometry.outline import trimmed, warp_patch
 from handlens.challenges.forgery.detect.geometry.correlation import correlation, fit_tone
+from handlens.challenges.forgery.detect.geometry.outline import trimmed, warp_patch
 from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, interior, moved, sample
 
 WIDEST = 6

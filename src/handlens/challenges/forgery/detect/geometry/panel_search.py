@@ -10,22 +10,22 @@ import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
-from handlens.challenges.forgery.detect.geometry.panel_transform import covering, overlap_of, transform_of, zoomed
 from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.correlation import cosine, dot, fisher
+from handlens.challenges.forgery.detect.geometry.panel_transform import covering, overlap_of, transform_of, zoomed
 from handlens.challenges.forgery.detect.geometry.points import shared_interior, thinned
 from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 
 SAME = 0.5
-"""Most that the numbers of two transforms differ, in pixels of the small canvas, that are the same."""
+"""Most that the numbers of two transforms differ, in pixels of the small canvas, that are the same. By hand."""
 
 FARTHEST = 2.5
-"""Largest zoom, either way, at which a panel that just covers another is looked at."""
+"""Largest zoom, either way, at which a panel that just covers another is looked at. By hand."""
 
 SMALLEST = 8
-"""Pixels of the shortest side of a panel, made small, that can be compared."""
+"""Pixels of the shortest side of a panel, made small, that can be compared. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +33,29 @@ class PanelSearch:
     """How the zooms, turns and shifts of a pair of panels are sought."""
 
     side: int = 72
-    """Longest side of a panel when it is laid on others, in pixels."""
+    """Longest side of a panel when it is laid on others, in pixels. By hand."""
     step: float = 1.09
-    """Ratio of two neighbouring zooms: the alignment finds the exact one."""
+    """Ratio of two neighbouring zooms: the alignment finds the exact one. By hand."""
     steps: int = 4
-    """Zooms to either side of 1."""
+    """Zooms to either side of 1. By hand."""
     high_pass: float = 8.0
-    """Blur, in pixels, whose residual is compared; slower changes are uneven light."""
+    """Blur, in pixels, whose residual is compared; slower changes are uneven light. By hand."""
     loudest: float = 2.0
-    """Standard deviations at which a pixel is clipped: one bright speck must not outshout a panel."""
+    """Standard deviations at which a pixel is clipped: one bright speck must not outshout a panel. By hand."""
     smallest: float = 0.2
-    """Least share of the smaller panel that must overlap."""
+    """Least share of the smaller panel that must overlap. By hand."""
     tries: int = 3
-    """Zooms and turns of a pair that are aligned."""
+    """Zooms and turns of a pair that are aligned. By hand: bounds the time."""
     points: int = 600
-    """Pixels that are aligned."""
+    """Pixels that are aligned. By hand: bounds the time."""
     fewest: int = 60
-    """Fewest of them."""
+    """Fewest of them. By hand."""
     correlation: float = 0.8
-    """Least correlation after alignment."""
+    """Least correlation after alignment. By hand."""
     shortlist: int = 4
-    """How many times as many zooms and turns are compared pixel by pixel first."""
+    """How many times as many zooms and turns are compared pixel by pixel first. By hand: bounds the time."""
     room: float = 1.3
-    """Side of the squares that are transformed, relative to that of the largest zoom."""
+    """Side of the squares that are transformed, relative to that of the largest zoom. By hand."""
 
     def ways(self) -> list[tuple[float, Turn]]:
         """Every zoom, in all turns."""

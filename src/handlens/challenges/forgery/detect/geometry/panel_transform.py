@@ -10,7 +10,7 @@ from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, linea
 from handlens.types import Shape
 
 SAME_FORM = 0.06
-"""How much the ratios of the sides of two panels may differ that show the same at another size."""
+"""How much the ratios of the sides of two panels may differ that show the same at another size. By hand."""
 
 
 def zoomed(picture: FloatArray, zoom: float) -> FloatArray:

@@ -28,7 +28,7 @@ LEVELS = 64
 """Bins of the histogram in which the border between dark and bright is sought. By hand."""
 
 REMAP_ROWS = 30_000
-"""Rows of one call of OpenCV's remap, which takes fewer than 32,768."""
+"""Rows of one call of OpenCV's remap, which takes fewer than 32,768. Rule."""
 
 
 @dataclass(frozen=True, slots=True)

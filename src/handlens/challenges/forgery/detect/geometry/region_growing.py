@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Matrix, Patch
-from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
 from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.correlation import FLAT, fit_tone, local_correlation
+from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
 from handlens.challenges.forgery.detect.geometry.points import FEWEST, shared_interior
 
 GROUND = 2.0
@@ -63,14 +63,15 @@ class RegionGrowing:
     """How alike pixels must be to belong to a copied region."""
 
     window: int = 9
-    """Side of the window in which pixels are correlated on a canvas of 1000 pixels; smaller on smaller ones. By hand."""
+    """Side of the window in which pixels are correlated, on a canvas of 1,000 pixels; smaller on smaller ones. By
+    hand."""
     pixel: float = 0.6
     """Correlation from which a pixel counts as copied: JPEG and resampling lower it, chance stays under 0.5. By
     hand."""
     overall: float = 0.65
     """Mean correlation a whole region must reach. By hand."""
     grain_window: int = 17
-    """Side of the window in which grain is correlated. Rule: white noise of n pixels agrees by 1 / sqrt(n), here 0.06."""
+    """Side of the window in which grain is correlated. Rule: noise of n pixels agrees by 1 / sqrt(n), here 0.06."""
     grain_pixel: float = 0.35
     """Correlation of the grain from which a pixel counts as copied. By hand."""
     error: float = 3.0

@@ -14,34 +14,36 @@ from handlens.challenges.forgery.detect.findings import ByteArray, FloatArray, P
 from handlens.challenges.forgery.detect.geometry.points import REMAP_ROWS
 
 ANGLES, RINGS = 24, 7
-"""Size of a polar picture."""
+"""Size of a polar picture. By hand."""
 
 BRIGHT = 127
 """Median from which a panel is bright, and its objects dark. Rule: the middle of the range."""
 
 SHARES = (1.0, 0.75, 0.5, 1.3)
-"""Global thresholds, as shares of Otsu's."""
+"""Global thresholds, as shares of Otsu's. By hand."""
 
 BLOCKS, LOCAL_STEP = (15, 31, 61, 121), 4
 """Sides of the windows of local thresholds, and the levels above their mean. Each about twice the one before: an object
-is found in a window of about its own size."""
+is found in a window of about its own size. By hand."""
 
 COARSE, COARSE_BLOCK = 2.5, (61, 6)
-"""Blur, in pixels, against texture, and the window and the levels of the local threshold after it."""
+"""Blur, in pixels, against texture, and the window and the levels of the local threshold after it. By hand."""
 
 LARGEST_BOX, LEAST_FILLED = 4, 0.35
-"""Pixels of the rectangle around an object, relative to the largest area, and the share of it that an object fills."""
+"""Pixels of the rectangle around an object, relative to the largest area, and the share of it that an object fills. By
+hand."""
 
 CELL, SAME_AREA = 4, 0.8
-"""Pixels of a cell of the table in which objects are looked up, and the ratio of areas from which two are the same."""
+"""Pixels of a cell of the table in which objects are looked up, and the ratio of areas from which two are the same. By
+hand."""
 
 
 SEAM, SEAM_LENGTH, SEAM_STEP, SEAM_SHARE = 2, 7, 0.45, 0.65
 """Pixels around an object in which the edge of a panel is sought, fewest of its rows or columns, the step there as a
-share of all levels, and the share of its rows or columns that have it at one place."""
+share of all levels, and the share of its rows or columns that have it at one place. By hand."""
 
 SEAM_RANGE = (5, 95)
-"""Percentiles between which all levels lie."""
+"""Percentiles between which all levels lie. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +66,19 @@ class BlobDetection:
     """Which objects are found."""
 
     smallest: int = 45
-    """Fewest pixels of an object: below, chance alone makes two of them alike."""
+    """Fewest pixels of an object: below, chance alone makes two of them alike. By hand."""
     largest: float = 0.05
-    """Most of a panel that an object can be: larger copies have keypoints enough."""
+    """Most of a panel that an object can be: larger copies have keypoints enough. By hand."""
     modest: int = 2_500
-    """Pixels up to which an object may be more of a panel than that: they are too few for keypoints."""
+    """Pixels up to which an object may be more of a panel than that: they are too few for keypoints. By hand."""
     share: float = 0.2
-    """Most of a panel that such an object can be."""
+    """Most of a panel that such an object can be. By hand."""
     widest: float = 90.0
-    """Largest radius in pixels; larger copies have keypoints enough."""
+    """Largest radius in pixels; larger copies have keypoints enough. By hand."""
     most: int = 800
-    """Most objects kept, the largest first: the table of pairs grows with their square."""
+    """Most objects kept, the largest first: the table of pairs grows with their square. By hand: bounds the time."""
     fewest: int = 80
-    """So many objects of a panel are kept at least, however many panels there are."""
+    """So many objects of a panel are kept at least, however many panels there are. By hand."""
 
     def find(self, canvas: Canvas) -> list[Blob]:
         """Objects brighter than their surroundings at several thresholds, or darker where the panel is bright."""
@@ -142,7 +144,9 @@ def _parts(foreground: npt.NDArray[Any], corner: tuple[int, int], smallest: int,
         cv2.drawContours(mask, [outline - (left, top)], -1, 1, cv2.FILLED)
         area = int(mask.sum())
         cut = left == 0 or top == 0 or left + across == foreground.shape[1] or top + down == foreground.shape[0]
-        if smallest <= area <= largest and area > LEAST_FILLED * across * down and not cut:  # half an object is like many
+        if (
+            smallest <= area <= largest and area > LEAST_FILLED * across * down and not cut
+        ):  # half an object is like many
             patch = Patch(top + corner[0], left + corner[1], mask > 0)
             x, y = patch.centre
             yield Blob(patch, x, y, area)

@@ -15,8 +15,8 @@ import numpy as np
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix, TierName
-from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing
 from handlens.challenges.forgery.detect.geometry.correlation import template_correlation
+from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing
 from handlens.challenges.forgery.detect.geometry.turns import Turn, lay, linear_of
 from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
@@ -24,33 +24,36 @@ UPRIGHT: tuple[Turn, ...] = ((0, False), (2, False), (0, True), (2, True))
 """The turns under which lanes stay upright."""
 
 ROWS_AT_ONCE, AT_ONCE = 256, 8_192
-"""Squares compared with all others at a time, and described at a time: a table of so many rows is held."""
+"""Squares compared with all others at a time, and described at a time: a table of so many rows is held. By hand: bounds
+the memory."""
 
 EDGE, BAND_BLUR, BAND_LEVEL = 13, 3.0, 0.7
 """Pixels across what is left out around marks and edges when bands are sought, the blur before that, and the share of
-Otsu's threshold from which a pixel is band."""
+Otsu's threshold from which a pixel is band. By hand."""
 
 FEWEST_SQUARES, NARROWEST = 4, 3
-"""Squares that fit into a blot at least, by area and along a side."""
+"""Squares that fit into a blot at least, by area and along a side. By hand."""
 
 SOFT, MEDIAN = 0.5, 5
 """Blur against single pixels, and side of the median, which keeps the edges of bands, so that they are not in the
-residual."""
+residual. By hand."""
 
 EVEN_BLUR, LEAST_STRENGTH = 3.0, 0.3
-"""Blur over which the strength of texture is averaged, and the least strength: below, there is only rounding."""
+"""Blur over which the strength of texture is averaged, and the least strength: below, there is only rounding. By
+hand."""
 
 FREE, HARDLY_BLOCKED = 0.95, 0.1
-"""Share of a small pixel that must be free, and of a square that may be blocked."""
+"""Share of a small pixel that must be free, and of a square that may be blocked. By hand."""
 
 SAMPLED = 6_000
-"""Squares of which the principal components are computed."""
+"""Squares of which the principal components are computed. By hand: bounds the time."""
 
 SAME_SHIFT, SLACK = 1.5, 1.5
-"""Small pixels that the shifts of two neighbours may differ by, and by which the shift of a group may be wrong."""
+"""Small pixels that the shifts of two neighbours may differ by, and by which the shift of a group may be wrong. By
+hand."""
 
 SHARPENED = (12, 40)
-"""Fewest and most pixels from the middle of a group to the edge of what its shift is sharpened with."""
+"""Fewest and most pixels from the middle of a group to the edge of what its shift is sharpened with. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +63,33 @@ class BlotFinder:
     tier: ClassVar[Tier] = TIERS[TierName.BLOTS]
 
     across: float = 1.6
-    """A panel is a blot if its slopes are so much stronger downwards than sideways, squared: bands lie across."""
+    """A panel is a blot if its slopes are so much stronger downwards than sideways, squared: bands lie across. By
+    hand."""
     around: int = 12
-    """Pixels of the canvas around a band that are compared: all of a blot would take ten times as long."""
+    """Pixels of the canvas around a band that are compared: all of a blot would take ten times as long. By hand: bounds
+    the time."""
     pixels: int = 60_000
-    """Free pixels of the small picture: the time grows with their square."""
+    """Free pixels of the small picture: the time grows with their square. By hand: bounds the time."""
     finest: float = 1.5
-    """Least pixels of the canvas for one of the small picture."""
+    """Least pixels of the canvas for one of the small picture. By hand."""
     side: int = 12
-    """Side of a square."""
+    """Side of a square. By hand."""
     stride: int = 6
-    """Steps between the squares that are looked for; they are looked for everywhere."""
+    """Steps between the squares that are looked for; they are looked for everywhere. By hand: bounds the time."""
     features: int = 64
-    """Numbers that describe a square: its strongest principal components."""
+    """Numbers that describe a square: its strongest principal components. By hand: bounds the time."""
     apart: float = 1.5
-    """Sides of a square between it and its copy: nearer, texture is alike because it is smooth."""
+    """Sides of a square between it and its copy: nearer, texture is alike because it is smooth. By hand."""
     nearest: int = 2
     """Most alike places kept of each square."""
     correlation: float = 0.5
-    """Least correlation of two squares."""
+    """Least correlation of two squares. By hand."""
     neighbours: int = 3
-    """How many of the 24 squares around a square must have moved with it."""
+    """How many of the 24 squares around a square must have moved with it. By hand."""
     residual: float = 0.25
-    """Least correlation of the residual noise."""
+    """Least correlation of the residual noise. By hand."""
     groups: int = 12
-    """Most regions grown, those that prove most."""
+    """Most regions grown, those that prove most. By hand: bounds the time."""
     growing: RegionGrowing = field(default_factory=RegionGrowing)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:

@@ -16,19 +16,20 @@ from handlens.challenges.forgery.detect.geometry.region_growing import RegionGro
 from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 BLOCK = 1_000
-"""Rows of the table of similarities held at once: it has as many columns as there are keypoints."""
+"""Rows of the table of similarities held at once: it has as many columns as there are keypoints. By hand: bounds the
+memory."""
 
 SMALLEST_SIDE = 48
-"""Pixels of the shorter side of a working picture that SIFT's octaves need."""
+"""Pixels of the shorter side of a working picture that SIFT's octaves need. Rule."""
 
 ROUGH, NEIGHBOURHOOD = 0.08, 3
-"""Error of a pair's turn and scale, which are rough, as a share of the distance from it; others are asked up to the working
-side over this around it."""
+"""Error of a pair's turn and scale, which are rough, as a share of the distance from it; and what part of the working
+side, one over this, others may be away that are asked. By hand."""
 
 SAME_PLACE = 3
-"""Pixels within which two keypoints are at one place."""
+"""Pixels within which two keypoints are at one place. By hand."""
 
-CELLS, ORIENTATIONS = 4, 8
+CELLS, ORIENTATIONS, LENGTH = 4, 8, 128
 """Rule: a SIFT descriptor is 4 x 4 cells of 8 orientations."""
 
 
@@ -62,32 +63,33 @@ class KeypointFinder:
     tier: ClassVar[Tier] = TIERS[TierName.KEYPOINTS]
 
     working_side: int = 1024
-    """Longer side that pictures are brought to: larger ones cost time, smaller ones have too few keypoints."""
+    """Longer side that pictures are brought to: larger ones cost time, smaller ones have too few keypoints. By hand."""
     enlargement: float = 2.0
-    """Most a small picture is enlarged. SIFT doubles it again: at 4 a few more copies are found, in twice the time."""
+    """Most a small picture is enlarged. SIFT doubles it again: at 4 a few more copies are found, in twice the time. By
+    hand."""
     smoothing: float = 1.0
     """Blur of the working picture, by its enlargement less, which blurs too: keypoints of camera noise crowd out those
-    that a turned copy keeps."""
+    that a turned copy keeps. By hand."""
     contrast: float = 0.004
-    """SIFT's contrast threshold, a tenth of its default: nuclei are smooth."""
+    """SIFT's contrast threshold, a tenth of its default: nuclei are smooth. By hand."""
     keypoints: int = 4_000
-    """Strongest keypoints kept: time and memory grow with their square."""
+    """Strongest keypoints kept: time and memory grow with their square. By hand: bounds the time."""
     ratio: float = 0.75
-    """A match is at most this much of the distance to the next candidate: lower is stricter."""
+    """A match is at most this much of the distance to the next candidate: lower is stricter. Rule: Lowe's test."""
     displacement: float = 24.0
-    """Nearest that a copy can be to its source: nearer, keypoints match because they share pixels."""
+    """Nearest that a copy can be to its source: nearer, keypoints match because they share pixels. By hand."""
     most_matches: int = 1_500
-    """Closest matches kept: the vote compares each with each, both ways."""
+    """Closest matches kept: the vote compares each with each, both ways. By hand: bounds the time."""
     tolerance: float = 3.0
-    """How far a match may be from the place the transform says: 1 to 2 pixels of a small original."""
+    """How far a match may be from the place the transform says: 1 to 2 pixels of a small original. By hand."""
     inliers: int = 4
-    """Fewest matches that must agree: unrelated textures reach 4 to 6, and are told apart by their pixels."""
+    """Fewest matches that must agree: unrelated textures reach 4 to 6, and are told apart by their pixels. By hand."""
     smallest: int = 160
-    """Fewest pixels of a region on the canvas: JPEG makes smaller ones of bare ground alike."""
+    """Fewest pixels of a region on the canvas: JPEG makes smaller ones of bare ground alike. By hand."""
     largest_scale: float = 1.8
-    """Largest change of size believed, either way."""
+    """Largest change of size believed, either way. By hand."""
     groups: int = 8
-    """Most transforms looked for, direct and mirrored each."""
+    """Most transforms looked for, direct and mirrored each. By hand: bounds the time."""
     growing: RegionGrowing = field(default_factory=RegionGrowing)
     """How the region around the matches is found."""
 
@@ -125,7 +127,7 @@ class KeypointFinder:
         found, descriptors = sift.detectAndCompute(np.clip(picture, 0, 255).astype(np.uint8), free)
         if descriptors is None or not len(found):
             nothing = np.zeros((0, 2), np.float32)
-            return Keypoints(nothing, nothing[:, 0], nothing[:, 0], np.zeros((0, CELLS * CELLS * ORIENTATIONS), np.float32))
+            return Keypoints(nothing, nothing[:, 0], nothing[:, 0], np.zeros((0, LENGTH), np.float32))
         found, descriptors = found[: self.keypoints], descriptors[: self.keypoints]
         descriptors = np.sqrt(descriptors / np.maximum(descriptors.sum(axis=1, keepdims=True), 1e-6))
         return Keypoints(
@@ -233,8 +235,9 @@ def mirrored(points: Keypoints, width: float) -> Keypoints:
     """The keypoints that the picture's mirror image has: the same ones, their descriptors turned over."""
     places = points.places.copy()
     places[:, 0] = width - places[:, 0]
-    grid = points.descriptors.reshape(-1, CELLS, CELLS, ORIENTATIONS)[:, ::-1, :, (-np.arange(ORIENTATIONS)) % ORIENTATIONS]
-    return Keypoints(places, points.sizes, np.pi - points.angles, np.ascontiguousarray(grid.reshape(-1, CELLS * CELLS * ORIENTATIONS)))
+    backwards = -np.arange(ORIENTATIONS) % ORIENTATIONS
+    grid = points.descriptors.reshape(-1, CELLS, CELLS, ORIENTATIONS)[:, ::-1, :, backwards]
+    return Keypoints(places, points.sizes, np.pi - points.angles, np.ascontiguousarray(grid.reshape(-1, LENGTH)))
 
 
 def _near(places: FloatArray, others: FloatArray, distance: float) -> BoolArray:

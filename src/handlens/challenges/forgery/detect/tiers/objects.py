@@ -27,22 +27,22 @@ from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 COMPARED, ALIGNED, ALIGNED_STEPS = 200, 500, 4
 """Pixels of an object that are compared before it is aligned once more, and that are aligned then, in so many steps;
-all of them are measured."""
+all of them are measured. By hand."""
 
 LOOKS = 64
-"""Matches between two looks at the clock."""
+"""Matches between two looks at the clock. By hand: bounds the time."""
 
 MOSTLY_THERE = 0.8
-"""Share of an object that must lie in the figure where its copy is."""
+"""Share of an object that must lie in the figure where its copy is. By hand."""
 
 PEAKS_APART, PEAKS_SEEN = 0.6, 12
-"""Radii between two places that are kept for an object, and how many times as many are looked through."""
+"""Radii between two places that are kept for an object, and how many times as many are looked through. By hand."""
 
 ALIGNED_AT_ONCE = 6_000
-"""Candidates that are aligned together, between two looks at the clock."""
+"""Candidates that are aligned together, between two looks at the clock. By hand: bounds the memory."""
 
 WAVES = 9
-"""How many waves around a polar picture are compared: the alignment finds the exact turn."""
+"""How many waves around a polar picture are compared: the alignment finds the exact turn. By hand."""
 
 _PHASES = np.exp(-2j * np.pi * np.outer(np.arange(ANGLES), np.arange(1, WAVES + 1)) / ANGLES)
 _WAVES = _PHASES.astype(np.complex64)
@@ -50,23 +50,24 @@ _BASIS = np.concatenate([_PHASES.real, _PHASES.imag], axis=1).astype(np.float32)
 _COSINES, _SINES = (part[: ANGLES // 2 + 1].astype(np.float32) for part in (_PHASES.real, _PHASES.imag))
 
 AT_ONCE = 4_096
-"""Pairs of polar pictures that are compared together: what they need fits into a core's cache."""
+"""Pairs of polar pictures that are compared together: what they need fits into a core's cache. By hand."""
 
 CLASS = 1.19
-"""Ratio of two neighbouring sizes of objects that are compared together."""
+"""Ratio of two neighbouring sizes of objects that are compared together. By hand."""
 
 STEP = 1.12
-"""Ratio of two neighbouring sizes at which a place is looked at."""
+"""Ratio of two neighbouring sizes at which a place is looked at. By hand."""
 
 LARGEST = 1.33
-"""Largest change of size believed, either way: copies are sized by a quarter at most, alignment adds a little."""
+"""Largest change of size believed, either way: copies are sized by a quarter at most, alignment adds a little. By
+hand."""
 
 APART = 1.7
-"""Radii between an object and its copy: nearer, a thing that is symmetric in itself looks like two."""
+"""Radii between an object and its copy: nearer, a thing that is symmetric in itself looks like two. By hand."""
 
 WAYS = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
 BESIDE = 0.3
-"""Places beside the middle of an object, in radii: a copy is seldom cut out quite like its source."""
+"""Places beside the middle of an object, in radii: a copy is seldom cut out quite like its source. By hand."""
 
 SCALES = (-2, -1, 0, 1, 2)
 """Steps of size between a source and its copy: 0.8 to 1.25."""
@@ -103,13 +104,13 @@ class ObjectFinder:
 
     detection: BlobDetection = field(default_factory=BlobDetection)
     each: int = 6
-    """Candidates kept for each object, direct and mirrored."""
+    """Candidates kept for each object, direct and mirrored. By hand."""
     candidates: int = 6_000
-    """Candidates that are aligned, those with the most similar polar pictures."""
+    """Candidates that are aligned, those with the most similar polar pictures. By hand: bounds the time."""
     promising: float = 0.8
-    """Least correlation after the first, rough alignment."""
+    """Least correlation after the first, rough alignment. By hand."""
     band_pass: float = 0.7
-    """Least correlation of their band-pass then; of most copies it is 0.9 and more, under much noise less."""
+    """Least correlation of their band-pass then; of most copies it is 0.9 and more, under much noise less. By hand."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of alike objects, with evidence; most of them are honest, the decision knows which are not."""
@@ -121,18 +122,21 @@ class ObjectFinder:
         cores = cache(lambda blob: core(canvas, blob.patch, canvas.saturated))
         matches: list[Match] = []
         for start in range(0, min(len(candidates), self.candidates), ALIGNED_AT_ONCE):
-            if not clock.allows(self.tier.name, share=self.tier.confirm):
+            if not self._has_time(clock):
                 break
             some = candidates[start : start + ALIGNED_AT_ONCE]
             regions = [inside(candidate.blob) for candidate in some]
             matrices, values = align_many(canvas, regions, [candidate.matrix() for candidate in some])
             for turn, number in enumerate(np.argsort(-values, kind="stable")):  # most alike first: time may run out
-                if values[number] < self.promising or (turn % LOOKS == LOOKS - 1 and not clock.allows(self.tier.name, share=self.tier.confirm)):
+                if values[number] < self.promising or (turn % LOOKS == LOOKS - 1 and not self._has_time(clock)):
                     break
                 match = self._match(canvas, some[number], regions[number], cores, matrices[number])
                 if match is not None:
                     matches.append(match)
         return matches
+
+    def _has_time(self, clock: Clock) -> bool:
+        return clock.allows(self.tier.name, share=self.tier.confirm)
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
@@ -182,7 +186,9 @@ class ObjectFinder:
         """The pair aligned with more of its pixels, and measured; None where it is nothing like a copy."""
         blob = candidate.blob
         own = cores(blob)
-        if min(len(points), len(own)) < FEWEST or compare(canvas.band_pass, thinned(own, COMPARED), matrix) < self.band_pass:
+        if min(len(points), len(own)) < FEWEST:
+            return None
+        if compare(canvas.band_pass, thinned(own, COMPARED), matrix) < self.band_pass:
             return None
         matrix, found = align(canvas, thinned(points, ALIGNED), matrix, steps=ALIGNED_STEPS)
         if found < self.promising or not self._agrees_where_saturated(canvas, blob, matrix):

@@ -11,16 +11,16 @@ import numpy as np
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import Match, Matrix, Panel, TierName
+from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.outline import warp_patch
 from handlens.challenges.forgery.detect.geometry.panel_search import PanelPairs, PanelSearch
 from handlens.challenges.forgery.detect.geometry.panel_transform import overlap_of
-from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.points import shared_interior
 from handlens.challenges.forgery.detect.verifier.evidence import measure
 from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 FEWEST = 100
-"""Fewest free pixels of an overlap that can be compared."""
+"""Fewest free pixels of an overlap that can be compared. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class PanelFinder:
     tier: ClassVar[Tier] = TIERS[TierName.PANELS]
 
     most: int = 16
-    """Most panels compared, the largest first: pairs grow with their square."""
+    """Most panels compared, the largest first: pairs grow with their square. By hand: bounds the time."""
     correlation: float = 0.7
-    """Least correlation, after alignment, of a pair that is handed on."""
+    """Least correlation, after alignment, of a pair that is handed on. By hand."""
     search: PanelSearch = field(default_factory=PanelSearch)
     narrowest: int = 24
-    """Pixels of the shortest side of a panel."""
+    """Pixels of the shortest side of a panel. By hand."""
     most_bent: float = 0.12
-    """Most that alignment may change turn and scale, relative to the scale: the search knew them better."""
+    """Most that alignment may change turn and scale, relative to the scale: the search knew them better. By hand."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Pairs of panels that share a region, with that region in both."""

@@ -32,16 +32,17 @@ HALF = 0.5
 """Rule: at the edge of a region half of the window is copied."""
 
 SPECK = 5
-"""Side in pixels of what is too small to be a region."""
+"""Side in pixels of what is too small to be a region. By hand."""
 
 NEAR = 4
-"""Pixels around a peak that belong to it."""
+"""Pixels around a peak that belong to it. By hand."""
 
 WHITENED = 31
-"""Side, in frequencies, over which the power of grain is averaged: wider than the ripple of a copy farther away."""
+"""Side, in frequencies, over which the power of grain is averaged: wider than the ripple of a copy farther away. By
+hand."""
 
 LOUDEST = 2.0
-"""Most power of a frequency, in those of its neighbours, root: what is louder repeats by nature."""
+"""Most power of a frequency, in those of its neighbours, root: what is louder repeats by nature. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +67,29 @@ class ShiftFinder:
     tier: ClassVar[Tier] = TIERS[TierName.SHIFTS]
 
     narrowest: int = 48
-    """Least side of a panel."""
+    """Least side of a panel. By hand."""
     displacement: int = 24
-    """Nearest that a copy can be to its source: nearer, grain is alike because it is smooth."""
+    """Nearest that a copy can be to its source: nearer, grain is alike because it is smooth. By hand."""
     pixels: int = 400_000
-    """Larger panels are made smaller."""
+    """Larger panels are made smaller. By hand: bounds the time."""
     peaks: int = 6
-    """Most peaks looked at, of each panel and turn."""
+    """Most peaks looked at, of each panel and turn. By hand: bounds the time."""
     height: float = 4.5
-    """Least height of a peak. Among a million shifts chance reaches 5: what it stands for is looked at."""
+    """Least height of a peak. Among a million shifts chance reaches 5: what it stands for is looked at. Rule: extremes
+    of a normal distribution."""
     most: int = 6
-    """Most that are grown to regions in a figure, the weightiest."""
+    """Most that are grown to regions in a figure, the weightiest. By hand: bounds the time."""
     weight: float = 8.0
-    """Least weight of what is grown to a region: chance agreement is weak, or comes in specks."""
+    """Least weight of what is grown to a region: chance agreement is weak, or comes in specks. By hand."""
     window: int = 17
-    """Side of the window in which grain is compared: white noise of so many pixels agrees by 0.06 by chance."""
+    """Side of the window in which grain is compared: white noise of so many pixels agrees by 0.06 by chance. Rule: 1 /
+    sqrt(n)."""
     correlation: float = 0.3
-    """Least correlation of grain, on average over the window."""
+    """Least correlation of grain, on average over the window. By hand."""
     stray: float = 3.0
-    """Most pixels that alignment may move the region's rim by: the transform was known."""
+    """Most pixels that alignment may move the region's rim by: the transform was known. By hand."""
     lead: float = 2.5
-    """How many times more, in Fisher's z, grain must agree than with places around the copy."""
+    """How many times more, in Fisher's z, grain must agree than with places around the copy. By hand."""
     growing: RegionGrowing = field(default_factory=RegionGrowing)
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:

@@ -15,13 +15,13 @@ from handlens.challenges.forgery.detect.verifier.features import BY_KEY, BY_NAME
 FloatTable = npt.NDArray[np.float64]
 
 FARTHEST = 4.0
-"""Standard deviations from its mean at which a feature is clipped: one strange number must not decide. By eye."""
+"""Standard deviations from its mean at which a feature is clipped: one strange number must not decide. By hand."""
 
 LEAST_SPREAD = 1e-6
-"""Standard deviation that a feature is taken to have at least, so that one that never changes is harmless."""
+"""Standard deviation that a feature is taken to have at least, so that one that never changes is harmless. Rule."""
 
 STEEPEST = 50.0
-"""Log-odds beyond which a probability is 0 or 1 in a float."""
+"""Log-odds beyond which a probability is 0 or 1 in a float. Rule."""
 
 
 @dataclass(frozen=True, slots=True)

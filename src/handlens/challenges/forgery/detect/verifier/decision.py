@@ -17,7 +17,7 @@ FILE = "decision.json"
 """Name of the fitted decision in a run's folder; the shipped one lies in the folder of the detector."""
 
 CLOSEST = 1e-9
-"""How near a probability may come to 0 or 1 before its log-odds are taken."""
+"""How near a probability may come to 0 or 1 before its log-odds are taken. Rule: far below what a fit can tell."""
 
 
 class Verifier(Protocol):

@@ -16,16 +16,16 @@ from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.geometry.outline import inverse
 
 SAME = 1.5
-"""Pixels by which two matches may disagree that were moved in one go."""
+"""Pixels by which two matches may disagree that were moved in one go. By hand."""
 
 NEAR, BENT = 4.0, 0.08
-"""Pixels, and share of the distance between them, by which neighbours in bent tissue disagree at most."""
+"""Pixels, and share of the distance between them, by which neighbours in bent tissue disagree at most. By hand."""
 
 TWISTED = 0.25
-"""Most that turn and size of two such matches differ, in units of size."""
+"""Most that turn and size of two such matches differ, in units of size. By hand."""
 
 APART = 6.0
-"""Pixels between the middles of two objects; nearer, it is one that was cut out twice."""
+"""Pixels between the middles of two objects; nearer, it is one that was cut out twice. By hand."""
 
 Table = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

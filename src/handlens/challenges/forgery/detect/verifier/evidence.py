@@ -26,7 +26,8 @@ SMALL, DEGREE, DEGREE_OF_SMALL = 300, 4, 3
 hand: a polynomial of more terms than half the pixels explains everything."""
 
 LEVEL = 1e-9
-"""Share of the trace added to the normal equations of the polynomial: a region one pixel high has no slope down."""
+"""Share of the trace added to the normal equations of the polynomial: a region one pixel high has no slope down. Rule:
+only against rounding."""
 
 
 def measure(canvas: Canvas, points: Points, matrix: Matrix) -> dict[str, float]:

@@ -24,17 +24,17 @@ EVIDENCE = (
 """Evidence that features are made from; what a tier does not measure counts as 0."""
 
 STORED_CONTRAST = (0.3, 4.0)
-"""Grey levels of the file that pixels spread over, between which it matters how many. Chosen by eye: below, JPEG has
-left nothing; above, every photograph is alike in it."""
+"""Grey levels of the file that pixels spread over, between which it matters how many. By hand: below, JPEG has left
+nothing; above, every photograph is alike in it."""
 
 NO_DEFORMATION = 0.05
-"""Pixels of deformation that no alignment goes below; keeps the logarithm finite. Chosen by eye."""
+"""Pixels of deformation that no alignment goes below; keeps the logarithm finite. By hand."""
 
 FEWEST_PIXELS = 4.0
-"""Fewest pixels that are counted: Fisher's z has a spread of 1 / sqrt(n - 3)."""
+"""Fewest pixels that are counted: Fisher's z has a spread of 1 / sqrt(n - 3). Rule."""
 
 LEAST_CORRELATED, MOST_CORRELATED = 1e-3, 0.999
-"""Autocorrelations are clipped to this, so that their logarithm and the lumps made of it stay finite."""
+"""Autocorrelations are clipped to this, so that their logarithm and the lumps made of it stay finite. Rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,29 +24,30 @@ class Tier:
     """Veto: most pixels that parts of a region lie beside where the transform says. Of nearly all copies it is less
     than half of that, of the next section of a tissue and of squares on a ruler more."""
     deformation_from: int = 1_000
-    """Pixels from which this can be told."""
+    """Pixels from which this can be told. By hand."""
 
     label: bool = True
     """Veto: whether a pair can be two letters or scale bars at the same corner of two panels."""
 
     repeats_from: float = 0.8
     """Veto: correlation of the source's grain with another place beside its copy from which the texture repeats by
-    nature."""
+    nature. By hand."""
     repeats_inside: bool = False
     """Veto: whether the region is also asked at a few places of its own. Not of objects: another nucleus is smooth
     too."""
 
     search: float = 1.0
-    """Limit: share of a figure's time up to which candidates are searched for: a slow tier leaves time for the next."""
+    """Limit: share of a figure's time up to which candidates are searched for: a slow tier leaves time for the next. 1
+    is no limit."""
     confirm: float = 1.0
-    """Limit: share of a figure's time up to which they are aligned or grown."""
+    """Limit: share of a figure's time up to which they are aligned or grown. 1 is no limit."""
 
     most_judged: int = 60
     """Limit: matches that the verifier judges, the most significant ones. By hand: bounds the time."""
     most_alike: int = 2_000
-    """Limit: pairs that are alike at all. Where there are more, as in a lattice of dots, everything is."""
+    """Limit: pairs that are alike at all. Where there are more, as in a lattice of dots, everything is. By hand."""
     most_peers: int = 12
-    """Limit: other pairs that are about as significant. Where there are more, the figure repeats by nature."""
+    """Limit: other pairs that are about as significant. Where there are more, the figure repeats by nature. By hand."""
 
     @property
     def features(self) -> tuple[Feature, ...]:
