@@ -11,10 +11,14 @@ from handlens.challenges.forgery.detect.findings import Group, Match, Patch
 from handlens.challenges.forgery.detect.geometry.outline import inverse
 
 ENOUGH = 0.95
-"""Likeness of detail that nobody doubts: of two matches that have it the larger is the better one. By hand."""
+"""Correlation of detail that nobody doubts: of two matches that have it the larger is the better one. By hand."""
 
 SHARED = 0.3
 """Share of the smaller of two regions from which they are taken for the same. By hand."""
+
+LEAST_NEAR, NEAR, TURN = 3.0, 0.15, 0.04
+"""Pixels, and radii of the region, within which two transforms bring a place to the same one; and the share of the
+distance from it by which they may differ more, as a turn is known to a degree or two. By hand."""
 
 
 def group(matches: Sequence[Match]) -> list[Group]:
@@ -58,7 +62,7 @@ def shares_region(one: Group, other: Group) -> bool:
 
 
 def _strength(match: Match) -> float:
-    """How much a match proves: alike detail over a large region."""
+    """How strong a match is: alike detail over a large region."""
     detail = np.arctanh(np.clip(match.evidence.get("detail", 0.0), 0, ENOUGH))
     return float(detail * np.sqrt(match.source.area))
 
@@ -98,7 +102,7 @@ def _one_move(one: Match, other: Match) -> bool:
     target = other.matrix @ np.array([x, y, 1.0])
     for matrix, place in ((one.matrix, one.source.centre), (inverse(one.matrix), one.copy.centre)):
         far = float(np.hypot(place[0] - x, place[1] - y))
-        near = max(3.0, 0.15 * np.sqrt(one.source.area / np.pi)) + 0.04 * far  # a turn is known to a degree or two
+        near = max(LEAST_NEAR, NEAR * np.sqrt(one.source.area / np.pi)) + TURN * far
         if np.linalg.norm(matrix @ np.array([x, y, 1.0]) - target) < near:
             return True
     return False

@@ -69,6 +69,56 @@ MOST_STROKES = 400
 """Parts of ink of one panel that are looked at: a picture with more is full of bright specks, not of words. By hand:
 bounds the time."""
 
+LONGEST_THIN, THIN_DEPTH = 8, 4
+"""Pixels that the longer side of a thin stroke or of an arrow has at least, and that its middle is from its edge at
+most. By hand."""
+
+THIN_FILL, FULL_FILL, ARROW_FILL, BAR_FILL = 0.55, 0.65, 0.45, 0.85
+"""Share of its rectangle that a thin stroke fills at most, one of full ink, an arrow, and that a bar fills at least. By
+hand."""
+
+ARROW_EVEN, BAR_EVEN, LETTER_EVEN = 0.5, 0.45, 0.3
+"""Share of its pixels that are as bright as its brightest, of an arrow, a bar, and a letter in a corner, at least. By
+hand."""
+
+BAR_RATIO = 4
+"""Length of a bar in its widths, at least. By hand."""
+
+ONE_LINE, ONE_HEIGHT, ONE_WORD = 0.6, 2, 0.9
+"""Share of its height that a letter stands beside the next one, the ratio of their heights, and the gap between them in
+heights. By hand."""
+
+CORNER = 0.2
+"""Share of a panel's sides within which the letter in its corner stands. By hand."""
+
+ABOVE_BAR = 1.5
+"""Heights of a letter between it and the scale bar it belongs to, at most. By hand."""
+
+LARGEST_ROOM = 16
+"""A stroke's room is at most one over this of the panel's shorter side. By hand."""
+
+NARROWEST_PANEL, AROUND, HALO_SHARE = 8, 21, 150
+"""Pixels of the shortest side of a panel in which marks are sought, side of the median that is what is around ink, and
+the part of a panel's side, one over this, that a halo has. By hand."""
+
+SMALLEST_STROKE, LARGEST_STROKE, LEVELS_OF_INK, BEST_PART = 5, 0.03, 16, 85
+"""Fewest pixels of a stroke, most of a panel that it covers, grey levels over which even ink spreads, and the
+percentile that is its best part. By hand."""
+
+SHEET, SHEET_LEVELS, SHEET_WHITE, SHEET_SHARE = 7, 4, 250, 0.02
+"""Side of the window in which a sheet of paper is flat, to how many levels, how white it is, and the least share of a
+panel that it covers. By hand."""
+
+GREY_SHARE, GREY_LEVELS, MOSTLY_GREY, MOST_COLOURED = 0.3, 8, 0.8, 0.1
+"""Difference of the channels, as a share of the highest and in levels, below which a pixel of a dark panel is grey; the
+share of such pixels from which the panel is, and the most of it that is drawn in colour. By hand."""
+
+MOST_PALE = 0.3
+"""Share of a panel's pixels that are not of one dye, where it is a dyed one. By hand."""
+
+HUES = (1, 2, 4)
+"""Rule: one bit for each channel, so that there are eight hues."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
@@ -91,18 +141,19 @@ class Stroke:
     @property
     def is_thin(self) -> bool:
         """Made by a pen: a small bright cell is as narrow, but round."""
-        return self.fill < 0.55 and self.depth < 4 and max(self.height, self.width) >= 8
+        return self.fill < THIN_FILL and self.depth < THIN_DEPTH and max(self.height, self.width) >= LONGEST_THIN
 
     @property
     def is_bar(self) -> bool:
         """A filled rectangle, long and low or high and narrow."""
         longer, shorter = max(self.height, self.width), min(self.height, self.width)
-        return self.fill > 0.85 and longer > 4 * shorter and self.even > 0.45
+        return self.fill > BAR_FILL and longer > BAR_RATIO * shorter and self.even > BAR_EVEN
 
     @property
     def is_arrow(self) -> bool:
         """Thin, and of one colour; a nucleus is neither."""
-        return self.fill < 0.45 and self.even > 0.5 and max(self.height, self.width) >= 8
+        longer = max(self.height, self.width)
+        return self.fill < ARROW_FILL and self.even > ARROW_EVEN and longer >= LONGEST_THIN
 
     def follows(self, other: Stroke) -> bool:
         """Whether two strokes stand in one line of letters, beside each other."""
@@ -110,11 +161,11 @@ class Stroke:
         shared = low - max(self.top, other.top)
         gap = max(self.left, other.left) - min(self.left + self.width, other.left + other.width)
         tall, small = max(self.height, other.height), min(self.height, other.height)
-        return shared > 0.6 * small and tall < 2 * small and gap < 0.9 * tall
+        return shared > ONE_LINE * small and tall < ONE_HEIGHT * small and gap < ONE_WORD * tall
 
     def room(self, shape: tuple[int, ...]) -> tuple[slice, slice]:
         """Its rectangle with what belongs to it: the dot of an i, a letter that touches a bright object."""
-        around = max(2, min(self.height, min(shape) // 16) // 2)
+        around = max(2, min(self.height, min(shape) // LARGEST_ROOM) // 2)
         rows = slice(max(0, self.top - around), self.top + self.height + around)
         return rows, slice(max(0, self.left - 2 * around), self.left + self.width + 2 * around)
 
@@ -126,10 +177,10 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
     marks = np.zeros(grey.shape, np.bool_)
     whitest, blackest = (max(PALEST, float(level)) for level in (grey.max(), 255 - grey.min()))
     for panel in panels:
-        if panel.kind != "picture" or min(panel.shape) < 8:
+        if panel.kind != "picture" or min(panel.shape) < NARROWEST_PANEL:
             continue
         part, found = grey[panel.window], marks[panel.window]
-        around = cv2.medianBlur(np.clip(part, 0, 255).astype(np.uint8), 21).astype(np.float32)
+        around = cv2.medianBlur(np.clip(part, 0, 255).astype(np.uint8), AROUND).astype(np.float32)
         found |= _paper(part) | _lines(part)
         if colour.ndim == 3 and colour.dtype == np.uint8:
             found |= _coloured(colour[panel.window]) | _strange(colour[panel.window])
@@ -146,7 +197,7 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
                 drawn = [*_drawn(strokes, part.shape), *_alone(bright, strokes, found)]
             for stroke in drawn:
                 found[stroke.room(part.shape)] = True
-        reach = max(HALO, min(panel.shape) // 150)
+        reach = max(HALO, min(panel.shape) // HALO_SHARE)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
         found[:] = cv2.dilate(found.astype(np.uint8), disc) > 0
         if panel.shape != grey.shape:
@@ -165,12 +216,12 @@ def _strokes(bright: FloatArray, ink: BoolArray, fair: float) -> list[Stroke] | 
     steps = cv2.dilate(bright, np.ones((3, 3))) - cv2.erode(bright, np.ones((3, 3)))
     for number in range(1, count):
         left, top, width, height, area = (int(side) for side in boxes[number])
-        if area < 5 or area > 0.03 * ink.size:
+        if area < SMALLEST_STROKE or area > LARGEST_STROKE * ink.size:
             continue
         window = (slice(top, top + height), slice(left, left + width))
         own = parts[window] == number
         levels = bright[window][own]
-        even, best = float((levels > levels.max() - 16).mean()), float(np.percentile(levels, 85))
+        even, best = float((levels > levels.max() - LEVELS_OF_INK).mean()), float(np.percentile(levels, BEST_PART))
         rim = (
             own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > MOSTLY_EVEN else own
         )
@@ -192,8 +243,8 @@ def _drawn(strokes: list[Stroke], shape: tuple[int, ...]) -> Iterator[Stroke]:
             continue
         neighbours = [other for other in strokes if other is not stroke and stroke.follows(other)]
         word = len(neighbours) >= 2 or any(sum(map(other.follows, strokes)) >= 3 for other in neighbours)
-        corner = stroke.top + stroke.height < 0.2 * shape[0] and stroke.left + stroke.width < 0.2 * shape[1]
-        if stroke.is_bar or word or (stroke.pure and (stroke.is_arrow or (corner and stroke.even > 0.3))):
+        corner = stroke.top + stroke.height < CORNER * shape[0] and stroke.left + stroke.width < CORNER * shape[1]
+        if stroke.is_bar or word or (stroke.pure and (stroke.is_arrow or (corner and stroke.even > LETTER_EVEN))):
             yield stroke
 
 
@@ -215,7 +266,9 @@ def _alone(bright: FloatArray, strokes: list[Stroke], found: BoolArray) -> list[
 def _full(strokes: list[Stroke]) -> list[Stroke]:
     """Thin strokes of one colour, quite white or quite black, on a texture that is neither."""
     thin = [
-        stroke for stroke in strokes if stroke.fill < 0.65 and stroke.depth < 4 and stroke.pure and stroke.even > 0.5
+        stroke
+        for stroke in strokes
+        if stroke.fill < FULL_FILL and stroke.depth < THIN_DEPTH and stroke.even > ARROW_EVEN and stroke.pure
     ]
     return thin if len(thin) <= MOST_ALONE else []
 
@@ -224,17 +277,18 @@ def _beside(stroke: Stroke, bar: Stroke) -> bool:
     """Whether a stroke stands just above or below a scale bar."""
     middle = stroke.left + stroke.width / 2
     gap = max(stroke.top, bar.top) - min(stroke.top + stroke.height, bar.top + bar.height)
-    return bar.left - stroke.width < middle < bar.left + bar.width + stroke.width and gap < 1.5 * stroke.height
+    return bar.left - stroke.width < middle < bar.left + bar.width + stroke.width and gap < ABOVE_BAR * stroke.height
 
 
 def _paper(part: FloatArray) -> BoolArray:
     """White sheet inside a panel: flat, as white as can be, and more than a speck."""
     import cv2
 
-    flat = cv2.dilate(part, np.ones((7, 7))) - cv2.erode(part, np.ones((7, 7))) < 4
-    white = (flat & (part > 250)).astype(np.uint8)
+    window = np.ones((SHEET, SHEET))
+    flat = cv2.dilate(part, window) - cv2.erode(part, window) < SHEET_LEVELS
+    white = (flat & (part > SHEET_WHITE)).astype(np.uint8)
     _, parts, boxes, _ = cv2.connectedComponentsWithStats(white, connectivity=8)
-    large = np.flatnonzero(boxes[:, cv2.CC_STAT_AREA] > 0.02 * part.size)
+    large = np.flatnonzero(boxes[:, cv2.CC_STAT_AREA] > SHEET_SHARE * part.size)
     return np.asarray(np.isin(parts, large[large > 0]), np.bool_)
 
 
@@ -250,7 +304,8 @@ def _coloured(part: npt.NDArray[Any]) -> BoolArray:
     if np.median(high) > DARK_PANEL:
         only = float((spread[others] < HARDLY).mean()) > ALL_GREY and coloured.mean() < FEW
     else:
-        only = float((spread[others] < 0.3 * high[others] + 8).mean()) >= 0.8 and coloured.mean() <= 0.1
+        grey = spread[others] < GREY_SHARE * high[others] + GREY_LEVELS
+        only = float(grey.mean()) >= MOSTLY_GREY and coloured.mean() <= MOST_COLOURED
     return np.asarray(coloured & only, np.bool_)
 
 
@@ -262,13 +317,13 @@ def _strange(part: npt.NDArray[Any]) -> BoolArray:
     bands = part[:, :, :3].astype(np.int16)
     high, low = bands.max(axis=2), bands.min(axis=2)
     middle = (high + low) // 2
-    hue = ((bands > middle[:, :, None]) * np.array([1, 2, 4])).sum(axis=2)
+    hue = ((bands > middle[:, :, None]) * np.array(HUES)).sum(axis=2)
     counts = np.bincount(hue[high - low > TINTED], minlength=8)
     rare = counts < RARE * max(1, counts.sum())
     bright, tinted = high > LIGHT, high - low > TINTED
     seen = (high > SEEN) & ~(bright & ~tinted)
     pale = high - low < PALE * high
-    dyed = seen.any() and float(pale[seen].mean()) < 0.3 and float(np.median(high)) < DARK_PANEL
+    dyed = seen.any() and float(pale[seen].mean()) < MOST_PALE and float(np.median(high)) < DARK_PANEL
     drawn = (high - low > COLOURFUL) & (high > PURE) & (low < 255 - PURE) & rare[hue]
     found = np.zeros(hue.shape, np.bool_)
     for some in (drawn, bright & ~tinted & dyed):

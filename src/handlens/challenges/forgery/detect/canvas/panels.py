@@ -36,6 +36,24 @@ WRITTEN, STROKE, THICK, BLURRED = 0.4, 7, 0.3, 0.2
 share of all that is not paper that may lie beside the strokes: tissue does, the blurred edge of a letter does not. By
 hand."""
 
+LINE_RANGE, LINE_LEVELS, LINE_NOISE, LINE_SHARE = (1, 50, 99), 2.0, 0.6, 0.5
+"""Percentiles of a line; levels, or share of what the line itself spreads over, by which pixels beside it differ from
+it, and how many of them do, where a line of one grey is a gutter. By hand."""
+
+STEP_RATIO, STEP_LEVELS, STEP_SHARE, OTHER_SHARE, BESIDE = 3, 8, 0.6, 0.4, 4
+"""A step is so many times the usual difference between two rows and so many levels more; the share of a line that has
+it where a panel ends, what the lines around it have at most, and how many of those are looked at. By hand."""
+
+SHADE_BITS, SHADES = 2, 4
+"""Grey levels are taken four at a time (bits), and so many of the commonest shades are few. By hand."""
+
+PLOTS = ((0.45, 0.8), (0.6, 0.7))
+"""Share of paper and share of the commonest shades from which a panel is a plot, either of two. By hand."""
+
+USUAL_LINE, QUARTERS, MOST_QUARTERS = 0.95, 4, 3
+"""Quantile of what lines have of sharp steps that is usual, parts of a line, and how many of them must have some, a
+third of the share of the whole, where panels touch. By hand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
@@ -47,7 +65,7 @@ class Splitting:
     """Grey level of paper, from which a line can be a white gutter. By hand."""
     uniform: int = 4
     """Most grey levels in a line that is a dark or grey gutter. By hand."""
-    quiet: float = 0.3
+    noisy: float = 0.3
     """The same as a share of what lines of the picture have: a noisy figure has noisy gutters. By hand."""
     smallest: int = 32
     """Shortest side of a panel, in pixels of the small picture. By hand."""
@@ -128,16 +146,16 @@ class Splitting:
     def _gutters(self, part: ByteArray) -> npt.NDArray[np.bool_]:
         """Rows that are paper, or a line of one grey level beside which nearly everything has another."""
         rows = part.astype(np.int16)
-        low, middle, high = np.percentile(rows, [1, 50, 99], axis=1)
+        low, middle, high = np.percentile(rows, LINE_RANGE, axis=1)
         paper = low >= self.white
         spread = high - low
-        line = (spread <= max(self.uniform, self.quiet * float(np.median(spread)))) & ~paper
+        line = (spread <= max(self.uniform, self.noisy * float(np.median(spread)))) & ~paper
         for start, stop in _runs(line):
             sides = [rows[max(0, start - 2) : start], rows[stop : stop + 2]]
             level = float(np.median(middle[start:stop]))
-            near = max(2.0, 0.6 * float(spread[start:stop].max()))
+            near = max(LINE_LEVELS, LINE_NOISE * float(spread[start:stop].max()))
             shares = [float((np.abs(side - level) > near).mean(axis=1).max()) for side in sides if len(side)]
-            line[start:stop] = bool(shares) and min(shares) > 0.5
+            line[start:stop] = bool(shares) and min(shares) > LINE_SHARE
         return np.asarray(paper | line)
 
     def _seams(self, part: ByteArray) -> list[int]:
@@ -148,13 +166,13 @@ class Splitting:
         if len(part) < 2 * self.smallest:
             return []
         steps = np.abs(np.diff(part.astype(np.int16), axis=0))
-        usual = np.median(steps, axis=0) * 3 + 8
+        usual = np.median(steps, axis=0) * STEP_RATIO + STEP_LEVELS
         share = (steps > usual).mean(axis=1)
         cutting = _cutting(part, steps)
         places: list[int] = []
-        for row in np.flatnonzero((share > 0.6) | cutting):
-            around = np.concatenate([share[max(0, row - 4) : max(0, row - 1)], share[row + 2 : row + 5]])
-            clear = len(around) and around.max() < 0.4
+        for row in np.flatnonzero((share > STEP_SHARE) | cutting):
+            around = np.concatenate([share[max(0, row - BESIDE) : max(0, row - 1)], share[row + 2 : row + BESIDE + 1]])
+            clear = len(around) and around.max() < OTHER_SHARE
             apart = not places or row + 1 - places[-1] >= (2 if cutting[row] else self.smallest)
             if (clear or cutting[row]) and apart and self.smallest <= row + 1 <= len(part) - self.smallest:
                 places.append(int(row) + 1)
@@ -184,9 +202,9 @@ class Splitting:
         """A plot is paper with few shades on it, or thin lines; text is a low strip of that; the rest are pictures."""
         top, left, bottom, right = box
         part = grey[top:bottom, left:right]
-        shares = np.sort(np.bincount(part.ravel() >> 2, minlength=64))[::-1] / part.size
+        shares = np.sort(np.bincount(part.ravel() >> SHADE_BITS, minlength=SHADES))[::-1] / part.size
         paper = float((part >= self.white).mean())
-        few = (paper > 0.45 and shares[:4].sum() > 0.8) or (paper > 0.6 and shares[:4].sum() > 0.7)
+        few = any(paper > sheet and shares[:SHADES].sum() > common for sheet, common in PLOTS)
         kind = "picture"
         if few or (paper > WRITTEN and _is_thin(part, part < self.white)):
             kind = "text" if min(part.shape) < 2 * self.smallest else "plot"
@@ -226,9 +244,9 @@ def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bo
     if np.median(part) > 127:
         sharp &= np.minimum(part[:-1], part[1:]) > 255 - INK
     share = sharp.mean(axis=1)
-    many = share > max(CUT_SHARE, CUT_RATIO * (float(np.quantile(share, 0.95)) + RARELY))
-    quarters = [quarter.mean(axis=1) > CUT_SHARE / 3 for quarter in np.array_split(sharp, 4, axis=1)]
-    return np.asarray(many & (np.sum(quarters, axis=0) >= 3))
+    many = share > max(CUT_SHARE, CUT_RATIO * (float(np.quantile(share, USUAL_LINE)) + RARELY))
+    quarters = [quarter.mean(axis=1) > CUT_SHARE / 3 for quarter in np.array_split(sharp, QUARTERS, axis=1)]
+    return np.asarray(many & (np.sum(quarters, axis=0) >= MOST_QUARTERS))
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
