@@ -36,7 +36,7 @@ from handlens.challenges.forgery.detect.verifier.repetition import compare_withi
 from handlens.challenges.forgery.detect.verifier.vetoes import is_deformed_match, is_label, proves_nothing
 
 SECONDS = 13.0
-"""Processor time for one figure. Rule: the contest's limit for all figures, divided by their number."""
+"""Processor time for one figure. Rule: what the contest has for one."""
 
 
 class Finder(Protocol):
@@ -47,7 +47,7 @@ class Finder(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """What is known of a figure before anything is judged: its canvas, and candidates in pixels of the canvas.
+    """What is known of a figure before anything is scored: its canvas, and candidates in pixels of the canvas.
 
     `used` of the `seconds` are gone, `cut` are the tiers that ran out of time.
     """
@@ -89,14 +89,14 @@ class Detector:
         return self.conclude(self.propose(picture, seconds), decision)
 
     def propose(self, picture: npt.NDArray[Any], seconds: float = SECONDS) -> Proposal:
-        """Candidates of all tiers with their evidence, not yet judged; everything that depends on no decision."""
+        """Candidates of all tiers with their evidence, not yet scored; everything that depends on no decision."""
         clock = Clock(seconds)
         canvas = self.prepare(picture)
         matches = self.match(canvas, clock)
         return Proposal(canvas, tuple(matches), seconds, clock.used, tuple(clock.cut))
 
     def conclude(self, proposal: Proposal, decision: Decision) -> Findings:
-        """What the candidates come to: judged, extended, grouped, decided."""
+        """What the candidates come to: scored, extended, grouped, decided."""
         matches, cut = self.weigh(proposal, decision.verifier)
         sure, doubtful, probability = decide(matches, decision)
         canvas, scaling = proposal.canvas, proposal.canvas.scaling

@@ -1,4 +1,4 @@
-"""From judged matches to an answer: which groups it has, which a person may look at, and how sure it is."""
+"""From scored matches to an answer: which groups it has, which a person may look at, and how sure it is."""
 
 from __future__ import annotations
 

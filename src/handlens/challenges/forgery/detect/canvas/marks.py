@@ -124,7 +124,7 @@ HUES = (1, 2, 4)
 class Stroke:
     """A connected part of ink with hard edges: its rectangle, how much of that it fills, how even and pure it is.
 
-    It is `fair` if it is pure or as near to that as the figure goes. `depth` is how far from its rim its middle lies,
+    It is `fair` if it is pure or as near to that as the figure goes. `depth` is how far from its edge its middle lies,
     in pixels.
     """
 
@@ -171,7 +171,7 @@ class Stroke:
 
 
 def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, ...]) -> BoolArray:
-    """Pixels of marks in a grey picture of 0 to 255, with a rim; `colour` is the same picture as it is stored."""
+    """Pixels of marks in a grey picture of 0 to 255, with a halo; `colour` is the same picture as it is stored."""
     import cv2
 
     marks = np.zeros(grey.shape, np.bool_)
@@ -222,10 +222,10 @@ def _strokes(bright: FloatArray, ink: BoolArray, fair: float) -> list[Stroke] | 
         own = parts[window] == number
         levels = bright[window][own]
         even, best = float((levels > levels.max() - LEVELS_OF_INK).mean()), float(np.percentile(levels, BEST_PART))
-        rim = (
+        edge = (
             own & ~(cv2.erode(own.astype(np.uint8), np.ones((3, 3)), borderValue=0) > 0) if even > MOSTLY_EVEN else own
         )
-        if np.median(steps[window][rim]) > HARD:  # the inside of a thick stroke has no edge
+        if np.median(steps[window][edge]) > HARD:  # the inside of a thick stroke has no edge
             inside = cv2.distanceTransform(np.pad(own, 1).astype(np.uint8), cv2.DIST_L2, 3)
             fill, depth = area / (width * height), float(inside.max())
             found.append(Stroke(top, left, height, width, fill, even, best > PURE, best > fair, depth))

@@ -49,8 +49,8 @@ def solidity(patch: Patch) -> float:
     outlines, _ = cv2.findContours(patch.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not outlines:
         return 0.0
-    rim = np.concatenate(outlines)[:, 0].astype(np.float32)
-    corners = np.concatenate([rim + step for step in ((-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5))])
+    edge = np.concatenate(outlines)[:, 0].astype(np.float32)
+    corners = np.concatenate([edge + step for step in ((-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5))])
     return min(1.0, patch.area / float(cv2.contourArea(cv2.convexHull(corners.astype(np.float32)))))
 
 

@@ -1,4 +1,4 @@
-"""Panels that show a part of another larger or smaller: made small, they are laid on each other at many zooms."""
+"""Panels that show a part of another larger or smaller: correlated at many zooms, turns and shifts, made small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.correlation import cosine, dot, fisher
 from handlens.challenges.forgery.detect.geometry.panel_transform import covering, overlap_of, transform_of, zoomed
 from handlens.challenges.forgery.detect.geometry.points import shared_interior, thinned
-from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay
+from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, turned
 
 Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 
@@ -33,14 +33,14 @@ class PanelSearch:
     """How the zooms, turns and shifts of a pair of panels are sought."""
 
     side: int = 72
-    """Longest side of a panel when it is laid on others, in pixels. By hand."""
+    """Longest side of a panel when it is correlated with others, in pixels. By hand."""
     step: float = 1.09
     """Ratio of two neighbouring zooms: the alignment finds the exact one. By hand."""
     steps: int = 4
     """Zooms to either side of 1. By hand."""
     high_pass: float = 8.0
     """Blur, in pixels, whose residual is compared; slower changes are uneven light. By hand."""
-    loudest: float = 2.0
+    clipped: float = 2.0
     """Standard deviations at which a pixel is clipped: one bright speck must not outshout a panel. By hand."""
     smallest: float = 0.2
     """Least share of the smaller panel that must overlap. By hand."""
@@ -77,11 +77,11 @@ class PanelPairs:
     search: PanelSearch
     levels: dict[float, Level] = field(default_factory=dict)
 
-    def offers(self, one: int, other: int) -> Iterator[Matrix]:
+    def candidates(self, one: int, other: int) -> Iterator[Matrix]:
         """Transforms from a panel to another (by their numbers from 0) under which they are alike when made small."""
         level = self._level(max(*self.canvas.panels[one].shape, *self.canvas.panels[other].shape))
         known: list[Matrix] = []
-        for matrix in [*level.lay(one, other), *level.cover(one, other)]:
+        for matrix in [*level.search_shifts(one, other), *level.search_covering(one, other)]:
             found = level.align(one, other, matrix)
             if found is not None and not any(np.abs(found - same).max() < SAME for same in known):
                 known.append(found)
@@ -98,15 +98,15 @@ class PanelPairs:
 
 @dataclass(slots=True)
 class Level:
-    """A canvas made small, and its panels ready to be laid on each other."""
+    """A canvas made small, and its panels ready to be correlated with each other."""
 
     canvas: Canvas
     search: PanelSearch
     pictures: dict[int, FloatArray] = field(default_factory=dict)
-    laid: dict[int, list[FloatArray]] = field(default_factory=dict)
+    posed: dict[int, list[FloatArray]] = field(default_factory=dict)
     spectra: dict[int, npt.NDArray[np.complex64]] = field(default_factory=dict)
 
-    def lay(self, one: int, other: int) -> list[Matrix]:
+    def search_shifts(self, one: int, other: int) -> list[Matrix]:
         """The transforms that say most: a correlation counts by the pixels that share it."""
         from scipy import fft
 
@@ -119,22 +119,22 @@ class Level:
         np.abs(tables, out=tables)
         weights: dict[tuple[int, ...], Overlaps] = {}
         found = []
-        for number, (laid, table) in enumerate(zip(self.laid[one], tables, strict=True)):
-            if laid.shape not in weights:
-                weights[laid.shape] = _overlaps(laid.shape, target.shape, square, self.search.smallest)
-            rows, columns, weight = weights[laid.shape]
+        for number, (posed, table) in enumerate(zip(self.posed[one], tables, strict=True)):
+            if posed.shape not in weights:
+                weights[posed.shape] = _overlaps(posed.shape, target.shape, square, self.search.smallest)
+            rows, columns, weight = weights[posed.shape]
             table *= weight
             row, column = divmod(int(table.argmax()), square)
             found.append((float(table[row, column]), number, (int(rows[row]), int(columns[column]))))
         found.sort(reverse=True)
-        offers, ways, panels = [], self.search.ways(), (self.canvas.panels[one], self.canvas.panels[other])
+        candidates, ways, panels = [], self.search.ways(), (self.canvas.panels[one], self.canvas.panels[other])
         for _, number, shift in found[: self.search.shortlist * self.search.tries]:
-            alike, pixels = _overlap_correlation(self.laid[one][number], target, shift)
-            offers.append((fisher(alike) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
-        offers.sort(key=lambda offer: -offer[0])
-        return [matrix for _, matrix in offers[: self.search.tries]]
+            alike, pixels = _overlap_correlation(self.posed[one][number], target, shift)
+            candidates.append((fisher(alike) * np.sqrt(pixels), transform_of(*panels, *ways[number], shift)))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        return [matrix for _, matrix in candidates[: self.search.tries]]
 
-    def cover(self, one: int, other: int) -> list[Matrix]:
+    def search_covering(self, one: int, other: int) -> list[Matrix]:
         """The transforms under which one panel just covers the other, at zooms that are not tried anyway."""
         panels, largest = (self.canvas.panels[one], self.canvas.panels[other]), self.search.step**self.search.steps
         if min(*panels[0].shape, *panels[1].shape) < SMALLEST:
@@ -158,7 +158,7 @@ class Level:
         return matrix if abs(found) >= self.search.correlation else None
 
     def _picture(self, number: int) -> FloatArray:
-        """A panel without slow changes and loud specks, blocked pixels 0."""
+        """A panel high-passed and clipped, blocked pixels 0."""
         import cv2
 
         if number not in self.pictures:
@@ -166,7 +166,7 @@ class Level:
             part = self.canvas.grey[window]
             fine = part - cv2.GaussianBlur(part, (0, 0), self.search.high_pass) if part.size else part
             fine = np.where(self.canvas.blocked[window], 0, fine)
-            most = self.search.loudest * max(float(np.sqrt(np.mean(fine**2))) if fine.size else 0.0, 1e-3)
+            most = self.search.clipped * max(float(np.sqrt(np.mean(fine**2))) if fine.size else 0.0, 1e-3)
             self.pictures[number] = np.clip(fine, -most, most).astype(np.float32)
         return self.pictures[number]
 
@@ -176,15 +176,15 @@ class Level:
 
         if number not in self.spectra:
             ways, square = self.search.ways(), self.search.square
-            self.laid[number] = [lay(zoomed(self._picture(number), zoom), turn) for zoom, turn in ways]
+            self.posed[number] = [turned(zoomed(self._picture(number), zoom), turn) for zoom, turn in ways]
             stack = np.zeros((len(ways), square, square), np.float32)
-            for picture, laid in zip(stack, self.laid[number], strict=True):
-                picture[: laid.shape[0], : laid.shape[1]] = laid
+            for picture, posed in zip(stack, self.posed[number], strict=True):
+                picture[: posed.shape[0], : posed.shape[1]] = posed
             self.spectra[number] = fft.rfft2(stack, axes=(1, 2))
         return self.spectra[number]
 
 
-def _overlaps(laid: tuple[int, ...], target: tuple[int, ...], square: int, smallest: float) -> Overlaps:
+def _overlaps(posed: tuple[int, ...], target: tuple[int, ...], square: int, smallest: float) -> Overlaps:
     """For every row and column of a table of correlations its shift, and for every place how much a value weighs.
 
     A chance value grows with the root of the overlap; shifts that overlap too little weigh nothing.
@@ -192,24 +192,24 @@ def _overlaps(laid: tuple[int, ...], target: tuple[int, ...], square: int, small
     places = np.arange(square)
     rows, columns = (
         np.where(2 * places < square + here - there, -places, square - places)
-        for here, there in zip(laid, target, strict=True)
+        for here, there in zip(posed, target, strict=True)
     )
     down, across = (
         np.clip(np.minimum(there, shifts + here) - np.maximum(0, shifts), 0, None)
-        for shifts, here, there in zip((rows, columns), laid, target, strict=True)
+        for shifts, here, there in zip((rows, columns), posed, target, strict=True)
     )
     pixels = np.outer(down, across)
-    least = smallest * min(laid[0] * laid[1], target[0] * target[1])
+    least = smallest * min(posed[0] * posed[1], target[0] * target[1])
     return rows, columns, np.where(pixels > least, 1 / np.sqrt(np.maximum(pixels, 1)), 0).astype(np.float32)
 
 
-def _overlap_correlation(laid: FloatArray, target: FloatArray, shift: tuple[int, int]) -> tuple[float, int]:
+def _overlap_correlation(posed: FloatArray, target: FloatArray, shift: tuple[int, int]) -> tuple[float, int]:
     """Correlation of what overlaps, of either sign, and its pixels."""
     parts = []
-    for picture, moved in ((laid, shift), (target, (0, 0))):
+    for picture, moved in ((posed, shift), (target, (0, 0))):
         rows, columns = (
             slice(max(0, way) - own, min(there, way + here) - own)
-            for way, here, there, own in zip(shift, laid.shape, target.shape, moved, strict=True)
+            for way, here, there, own in zip(shift, posed.shape, target.shape, moved, strict=True)
         )
         parts.append(picture[rows, columns].ravel())
     one, other = parts

@@ -1,4 +1,4 @@
-"""A panel laid on another: zoomed, mirrored, turned by quarters and shifted."""
+"""The transform from a panel to another: zoomed, mirrored, turned by quarters and shifted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def transform_of(one: Panel, other: Panel, zoom: float, turn: Turn, shift: tuple
     """The transform that a shift (rows, columns) means of a panel that was zoomed, mirrored and turned."""
     linear = zoom * linear_of(turn)
     middle = np.array(one.shape[::-1]) / 2
-    move = np.abs(linear) @ middle - linear @ middle  # so that what is laid begins at 0
+    move = np.abs(linear) @ middle - linear @ middle  # so that it begins at 0
     corner = np.array([one.left - 0.5, one.top - 0.5])
     there = np.array([other.left - 0.5, other.top - 0.5]) + np.array([shift[1], shift[0]])
     return np.column_stack([linear, move - linear @ corner + there])

@@ -15,7 +15,7 @@ MOST_POINTS = 4_000
 """Pixels of a region that are compared: more change nothing but the time. By hand."""
 
 FEWEST = 25
-"""Fewest free pixels of a region that can be judged. By hand: about a disc of 5 pixels."""
+"""Fewest free pixels of a region that can be scored. By hand: about a disc of 5 pixels."""
 
 SMALL = 160
 """Pixels of a region below which one pixel of its edge is left out instead of two. By hand."""
@@ -49,7 +49,7 @@ class Points:
 
 
 def interior(patch: Patch, blocked: BoolArray | None = None, *, most: int = MOST_POINTS) -> Points:
-    """The pixels of a region without its rim, which is shape, not evidence; at most `most` of them."""
+    """The pixels of a region without its edge, which is shape, not evidence; at most `most` of them."""
     import cv2
 
     mask = patch.mask.astype(np.uint8)

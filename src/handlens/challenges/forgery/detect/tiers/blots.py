@@ -17,7 +17,7 @@ from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix, TierName
 from handlens.challenges.forgery.detect.geometry.correlation import template_correlation
 from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing
-from handlens.challenges.forgery.detect.geometry.turns import Turn, lay, linear_of
+from handlens.challenges.forgery.detect.geometry.turns import Turn, linear_of, turned
 from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
 
 UPRIGHT: tuple[Turn, ...] = ((0, False), (2, False), (0, True), (2, True))
@@ -154,8 +154,8 @@ class BlotFinder:
         for turn in UPRIGHT:
             if not clock.allows(self.tier.name, share=self.tier.search):
                 return
-            laid = lay(squares, turn)
-            wanted = _unit(laid.reshape(len(laid), -1) @ basis)
+            posed = turned(squares, turn)
+            wanted = _unit(posed.reshape(len(posed), -1) @ basis)
             yield grid, self._nearest(wanted, grid, everywhere, np.stack([rows, columns], axis=1)), turn
 
     def _nearest(self, wanted: FloatArray, grid: IntArray, everywhere: FloatArray, places: IntArray) -> IntArray:

@@ -25,7 +25,7 @@ FEWEST = 100
 
 @dataclass(frozen=True, slots=True)
 class PanelFinder:
-    """Lays every picture of a figure on every other, made small; what is alike then is confirmed on the canvas."""
+    """Correlates every picture of a figure with every other, made small; what is alike is confirmed on the canvas."""
 
     tier: ClassVar[Tier] = TIERS[TierName.PANELS]
 
@@ -36,7 +36,7 @@ class PanelFinder:
     search: PanelSearch = field(default_factory=PanelSearch)
     narrowest: int = 24
     """Pixels of the shortest side of a panel. By hand."""
-    most_bent: float = 0.12
+    most_changed: float = 0.12
     """Most that alignment may change turn and scale, relative to the scale: the search knew them better. By hand."""
 
     def find(self, canvas: Canvas, clock: Clock) -> list[Match]:
@@ -49,7 +49,7 @@ class PanelFinder:
             if not clock.allows(self.tier.name, share=self.tier.search):
                 break
             best: Match | None = None
-            for matrix in pairs.offers(first - 1, second - 1):
+            for matrix in pairs.candidates(first - 1, second - 1):
                 match = self._confirm(canvas, one, other, matrix)
                 if match and (best is None or match.evidence["detail"] > best.evidence["detail"]):
                     best = match
@@ -63,8 +63,8 @@ class PanelFinder:
         if points is None or len(points) < FEWEST:
             return None
         aligned, found = align(canvas, points, matrix)
-        bent = np.abs(aligned[:, :2] - matrix[:, :2]).max() / np.sqrt(abs(np.linalg.det(matrix[:, :2])))
-        if abs(found) < self.correlation or bent > self.most_bent:
+        changed = np.abs(aligned[:, :2] - matrix[:, :2]).max() / np.sqrt(abs(np.linalg.det(matrix[:, :2])))
+        if abs(found) < self.correlation or changed > self.most_changed:
             return None
         source = overlap_of(canvas.shape, one, other, aligned)
         copy = warp_patch(source, aligned, canvas.shape) if source else None

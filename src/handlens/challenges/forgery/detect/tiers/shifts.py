@@ -20,7 +20,7 @@ from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, M
 from handlens.challenges.forgery.detect.geometry.correlation import fisher
 from handlens.challenges.forgery.detect.geometry.points import shared_interior
 from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing, clean, even, parts_holding
-from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, lay, linear_of
+from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, linear_of, turned
 from handlens.challenges.forgery.detect.verifier.evidence import compare
 from handlens.challenges.forgery.detect.verifier.repetition import find_second_best
 from handlens.challenges.forgery.detect.verifier.tier import TIERS, Tier
@@ -41,13 +41,13 @@ WHITENED = 31
 """Side, in frequencies, over which the power of grain is averaged: wider than the ripple of a copy farther away. By
 hand."""
 
-LOUDEST = 2.0
-"""Most power of a frequency, in those of its neighbours, root: what is louder repeats by nature. By hand."""
+STRONGEST = 2.0
+"""Most power of a frequency, in those of its neighbours, root: what is stronger repeats by nature. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How alike grain is where it is most alike, laid by this transform, and where, roughly, that is in the copy."""
+    """How alike grain is where it is most alike, moved by this transform, and where, roughly, that is in the copy."""
 
     correlation: float
     matrix: Matrix
@@ -87,7 +87,7 @@ class ShiftFinder:
     correlation: float = 0.3
     """Least correlation of grain, on average over the window. By hand."""
     stray: float = 3.0
-    """Most pixels that alignment may move the region's rim by: the transform was known. By hand."""
+    """Most pixels that alignment may move the region's corners by: the transform was known. By hand."""
     lead: float = 2.5
     """How many times more, in Fisher's z, grain must agree than with places around the copy. By hand."""
     growing: RegionGrowing = field(default_factory=RegionGrowing)
@@ -110,7 +110,7 @@ class ShiftFinder:
         return matches
 
     def _stands_out(self, canvas: Canvas, found: tuple[Patch, Patch, Matrix]) -> bool:
-        """Whether the grain agrees far better than with places around the copy: a weave or a ruler repeats."""
+        """Whether the grain agrees far better than with places around the copy: a mesh or a ruler repeats."""
         source, _, matrix = found
         points = shared_interior(source, matrix, canvas.blocked)
         own = compare(canvas.grain, points, matrix)
@@ -129,7 +129,7 @@ class ShiftFinder:
         white = _whitened(square)
         own = scipy.fft.rfft2(white)
         for turn in TURNS:
-            other = own if turn == STRAIGHT else scipy.fft.rfft2(lay(white, turn))
+            other = own if turn == STRAIGHT else scipy.fft.rfft2(turned(white, turn))
             table = scipy.fft.irfft2(own * np.conj(other), s=square.shape)
             if turn == STRAIGHT:
                 _forget_near(table, int(self.displacement / step))
@@ -148,7 +148,7 @@ class ShiftFinder:
         self, square: FloatArray, extent: Shape, turn: Turn, shift: Shape, step: float
     ) -> tuple[Shape, float, BoolArray] | None:
         """The shift (rows, columns), which came wrapped, and how much and where the square agrees with itself so."""
-        laid, side = lay(square, turn), len(square)
+        posed, side = turned(square, turn), len(square)
         best, value = None, self.correlation
         for down, across in itertools.product(*((each, each - side) for each in shift)):
             rows, columns = (
@@ -156,7 +156,7 @@ class ShiftFinder:
             )
             if rows.stop - rows.start <= self.window or columns.stop - columns.start <= self.window:
                 continue
-            there = laid[rows.start - down : rows.stop - down, columns.start - across : columns.stop - across]
+            there = posed[rows.start - down : rows.stop - down, columns.start - across : columns.stop - across]
             correlation = self._local(square[rows, columns], there)
             if turn != STRAIGHT and correlation.max() > value:
                 correlation[_apart(turn, side, (down, across), rows, columns) * step < self.displacement] = 0
@@ -202,17 +202,17 @@ def _grain(canvas: Canvas, panel: Panel, step: float) -> FloatArray:
 
 
 def _whitened(picture: FloatArray) -> FloatArray:
-    """The picture with loud frequencies softened: what repeats, such as blocks of JPEG, would give peaks everywhere.
+    """The picture with strong frequencies weakened: what repeats, such as blocks of JPEG, would give peaks everywhere.
 
-    Soft ones are not made louder: there is only what JPEG has added.
+    Weak ones are not made stronger: there is only what JPEG has added.
     """
     import cv2
     import scipy.fft
 
     found = scipy.fft.rfft2(picture)
-    loud = np.abs(found)
-    usual = np.asarray(cv2.blur(loud, (WHITENED, WHITENED)), np.float32)
-    found /= np.maximum(np.maximum(usual, usual.mean()), loud / LOUDEST) + np.float32(1e-3)
+    magnitude = np.abs(found)
+    usual = np.asarray(cv2.blur(magnitude, (WHITENED, WHITENED)), np.float32)
+    found /= np.maximum(np.maximum(usual, usual.mean()), magnitude / STRONGEST) + np.float32(1e-3)
     return np.asarray(scipy.fft.irfft2(found, s=picture.shape), np.float32)
 
 

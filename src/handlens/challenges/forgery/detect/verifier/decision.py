@@ -24,7 +24,7 @@ class Verifier(Protocol):
     """Says how likely a match is a copy; what it needs to know of the pixels is in the match's evidence.
 
     A learned verifier takes the place of the curves here: it measures while the canvas is there (as `measure` does)
-    and judges in `probability`.
+    and scores in `probability`.
     """
 
     def probability(self, match: Match, /) -> float: ...

@@ -57,7 +57,7 @@ def compare_within_figure(canvas: Canvas, matches: Sequence[Match]) -> Iterator[
         values = np.array([significance(match.evidence) for match in some])
         typical = (float(np.quantile(values, TYPICAL_QUANTILE)) * len(some) + TYPICAL * FEW) / (len(some) + FEW)
         peers = _count_peers(some, values)
-        for number in np.argsort(-values, kind="stable")[: tier.most_judged]:
+        for number in np.argsort(-values, kind="stable")[: tier.most_scored]:
             match, count = some[number], float(peers[number])
             second_best = find_second_best(canvas.grain, match.source, match.matrix)
             alone = second_best < tier.repeats_from and not repeats(canvas, match)

@@ -42,8 +42,8 @@ class Tier:
     confirm: float = 1.0
     """Limit: share of a figure's time up to which they are aligned or grown. 1 is no limit."""
 
-    most_judged: int = 60
-    """Limit: matches that the verifier judges, the most significant ones. By hand: bounds the time."""
+    most_scored: int = 60
+    """Limit: matches that the verifier scores, the most significant ones. By hand: bounds the time."""
     most_alike: int = 2_000
     """Limit: pairs that are alike at all. Where there are more, as in a lattice of dots, everything is. By hand."""
     most_peers: int = 12

@@ -1,4 +1,4 @@
-"""What no copy shows, however alike it is otherwise: where that is seen, a match is not judged at all."""
+"""What no copy shows, however alike it is otherwise: where that is seen, a match is not scored at all."""
 
 from __future__ import annotations
 
