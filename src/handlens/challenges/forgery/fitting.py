@@ -27,7 +27,7 @@ from handlens.splits import fold_of
 from handlens.types import Case, Shape
 
 FOLDS = 5
-"""Parts of the figures; each is judged by a decision that was fitted to the others."""
+"""Parts of the figures; each is predicted by a decision that was fitted to the others."""
 
 POSITIVES, NEGATIVES = 3.0, 20.0
 """How many matches those of one true copy count for, and how many the false matches of one figure count for at most: a

@@ -1,6 +1,6 @@
 """A figure's candidates as text, so that what was found is on disk before the next figure is looked at.
 
-All that the detector would judge is kept, in pixels of the canvas and to the last digit: with the canvas made again
+All that the detector would score is kept, in pixels of the canvas and to the last digit: with the canvas made again
 from the picture, a record is the proposal it was made of.
 """
 

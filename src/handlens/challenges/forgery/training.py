@@ -135,7 +135,7 @@ def _example(look: int, case: Case, truth: Truth, text: str) -> Example:
 
 
 def weigh(examples: Sequence[Example], verifiers: Sequence[Verifier], *, progress: Progress) -> list[list[Match]]:
-    """For each example the matches worth a look, judged and extended; the canvas is made again where there are any."""
+    """For each example the matches worth a look, scored and extended; the canvas is made again where there are any."""
     found: list[list[Match]] = [[] for _ in examples]
     pairs = zip(examples, verifiers, strict=True)
     left = [number for number, pair in enumerate(pairs) if _has_something_to_weigh(*pair)]

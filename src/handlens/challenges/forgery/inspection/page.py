@@ -117,7 +117,7 @@ def summary_page(records: Sequence[Record], thumbnails: Mapping[str, Path], tota
         for name, words in (
             ("found", "with copied regions"),
             ("doubtful", "worth a look"),
-            ("nothing", "without a find"),
+            ("nothing", "nothing found"),
             ("error", "that could not be looked at"),
         )
         if name in states
