@@ -10,7 +10,8 @@ from detector_pictures import PLAIN, nuclei, paste, shipped_or_skip, stored, tex
 
 from handlens import pipeline, registry
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.decision import FILE, Decision
+from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision
 from handlens.challenges.forgery.predictor import RECIPE, Matching
 from handlens.challenges.forgery.sample import write_sample
 from handlens.challenges.forgery.score import codec
@@ -117,7 +118,7 @@ def written(folder, decision=PLAIN):
 
 def test_a_fitted_decision_is_used(tmp_path):
     picture, _ = forged()
-    recipe, deaf = Matching(Detector(objects=None)), Decision({}, worth=0.8)
+    recipe, deaf = Matching(Detector(objects=None)), Decision(LogisticVerifier(), worth=0.8)
     assert ask(tmp_path, picture, recipe, Context(model=written(tmp_path))) != ()
     assert ask(tmp_path, picture, recipe, Context(model=written(tmp_path, deaf))) == ()
 

@@ -64,22 +64,15 @@ def _name(name: str, group: Group, doubtful: bool) -> Named:
 def _index(patch: Patch, regions: list[Patch]) -> int:
     """The region that the patch is; a new one where it is none of those."""
     for index, region in enumerate(regions):
-        if _overlap(patch, region) >= SAME_SHARE:
+        if _iou(patch, region) >= SAME_SHARE:
             return index
     regions.append(patch)
     return len(regions) - 1
 
 
-def _overlap(one: Patch, other: Patch) -> float:
+def _iou(one: Patch, other: Patch) -> float:
     """Intersection over union of two patches."""
-    (a, b), (c, d) = one.window, other.window
-    top, bottom = max(a.start, c.start), min(a.stop, c.stop)
-    left, right = max(b.start, d.start), min(b.stop, d.stop)
-    if top >= bottom or left >= right:
-        return 0.0
-    mine = one.mask[top - one.top : bottom - one.top, left - one.left : right - one.left]
-    theirs = other.mask[top - other.top : bottom - other.top, left - other.left : right - other.left]
-    shared = int((mine & theirs).sum())
+    shared = one.overlap(other)
     return shared / max(1, one.area + other.area - shared)
 
 
