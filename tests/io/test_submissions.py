@@ -176,7 +176,7 @@ def test_a_parquet_dictionary_cannot_blow_up_memory(tmp_path):
     column = pa.DictionaryArray.from_arrays(np.zeros(150, np.int32), pa.array(["x" * 2_000_000]))
     pq.write_table(pa.table({"img": [str(n) for n in range(150)], "pixels": column}), tmp_path / "bomb.parquet")
     code = (
-        "import re, sys\nfrom pathlib import Path\nfrom handlens import registry\nfrom handlens.io import submissions as table\nfrom handlens.types import Case\n"
+        "import re, sys\nfrom pathlib import Path\nfrom handlens import registry\nfrom handlens.io import submissions\nfrom handlens.types import Case\n"
         "codec = registry.challenge('cells').codec({'order': 'rows'})\n"
         "cases = [Case(str(n), None, (9, 9)) for n in range(150)]\n"
         "found = submissions.read_submission(Path(sys.argv[1]), codec, cases).problems\n"
