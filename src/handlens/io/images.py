@@ -73,7 +73,9 @@ def read_header(path: Path, *, channels: bool = True) -> Header:
         return header
     with tiff.opened(path) as first:
         if first.shape not in (header.shape, header.shape[::-1]):  # Pillow gives the sides as a viewer turns them
-            raise DataError(f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again", file=path)
+            raise DataError(
+                f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again", file=path
+            )
         first.refuse_damaged()
         coloured = channels and tiff.channels_of(first) is not None
     return Header(header.shape, "RGB", "TIFF") if coloured else header
@@ -393,4 +395,4 @@ def _why_skipped(path: Path) -> str:
 
 def _why_folder_skipped(folder: Path) -> str:
     number = len(list_images(folder))
-    return f"a folder with {counted(number, 'picture')}, which are not read: move them up" if number else ""
+    return f"a sub-folder with {counted(number, 'picture')}, not read: move its pictures up" if number else ""

@@ -324,18 +324,12 @@ def copy_plain(path: Path, pixels: Array, top: int, left: int, width: int, rows:
 
 
 def write_grey(
-    path: Path,
-    segments: Iterable[bytes],
-    shape: Shape,
-    dtype: np.dtype[Any],
-    *,
-    tile: Shape | None = None,
-    rows: int = 0,
+    path: Path, segments: Iterable[bytes], shape: Shape, dtype: np.dtype[Any], *, rows: int = 0, tile: int = 0
 ) -> None:
-    """A grey TIFF of strips of `rows` rows or of tiles, each packed with zlib already: nothing is held whole."""
+    """A grey TIFF of strips of `rows` rows, or of tiles of that side, each packed with zlib already: none is kept."""
     import tifffile
 
-    layout: dict[str, Any] = {"tile": tile} if tile else {"rowsperstrip": rows}
+    layout: dict[str, Any] = {"tile": (tile, tile)} if tile else {"rowsperstrip": rows}
     tifffile.imwrite(
         path,
         iter(segments),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells.splitting import Splitting
+from handlens.io import tiff
 from handlens.io.files import replacing
 from handlens.masks.components import Pieces, find_pieces, number_in_order
 from handlens.masks.rle import Rle, encode
@@ -73,21 +74,10 @@ def part(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
 
 def write_labels(path: Path, objects: Pieces) -> None:
     """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
-    import tifffile
-
     kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
+    packed = (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind))
     with replacing(path) as temporary:
-        tifffile.imwrite(
-            temporary,
-            (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind)),
-            shape=objects.shape,
-            dtype=kind,
-            photometric="minisblack",
-            rowsperstrip=BAND_ROWS,
-            compression="zlib",
-            metadata=None,
-            software=False,
-        )
+        tiff.write_grey(temporary, packed, objects.shape, kind, rows=BAND_ROWS)
 
 
 def write_table(path: Path, objects: Pieces) -> None:
