@@ -125,10 +125,10 @@ def _as_samples(page: tifffile.TiffPage, byteorder: str, unpacked: bytes, rows: 
     bits, width, samples = int(page.bitspersample), segment_shape(page)[1], segment_samples(page)
     if bits < 8:
         packed = np.frombuffer(unpacked, np.uint8).reshape(rows, -1)
-        shifts = np.arange(8 - bits, -1, -bits, np.uint8)
-        values = (packed[:, :, None] >> shifts & (2**bits - 1)).astype(np.uint8).reshape(rows, -1)
-        pixels = values[:, : width * samples].reshape(rows, width, samples)
-        return pixels.astype(np.bool_) if bits == 1 else pixels
+        shifts = np.array(range(8 - bits, -1, -bits), np.uint8)
+        values = (packed[:, :, None] >> shifts & np.uint8(2**bits - 1)).reshape(rows, -1)
+        few: Array = values[:, : width * samples].reshape(rows, width, samples)
+        return few.astype(np.bool_) if bits == 1 else few
     stored = np.dtype(page.dtype or "V").newbyteorder(byteorder)  # type: ignore[arg-type]
     pixels = np.frombuffer(unpacked, stored).reshape(rows, width, samples)
     pixels = pixels.astype(stored.newbyteorder("="), copy=False)

@@ -28,7 +28,7 @@ BLOCK = 2048
 """Side of the blocks into which a component over a very large box is cut first; a nucleus on an edge is cut too."""
 
 LARGEST_BOX = BLOCK * BLOCK
-"""Pixels of the box around a component from which that is done: 440 MB of arrays lie over it (measured, 106 a pixel)."""
+"""Pixels of the box around a component from which that is done: 440 MB of arrays lie over it, 106 bytes a pixel."""
 
 BATCH_PIXELS = 1_000_000
 """Pixels of the boxes that are split together: enough that calls cost nothing, few enough to stay in the cache."""

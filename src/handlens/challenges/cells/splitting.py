@@ -69,7 +69,8 @@ class Splitting:
         """Labels over the sheet, no label in two components; `owner` numbers these from 1."""
         import cv2
 
-        markers = cv2.connectedComponents(_find_maxima(heights, self.depth).view(np.uint8), connectivity=8)[1]
+        maxima = _find_maxima(heights, self.depth).view(np.uint8)
+        markers = np.asarray(cv2.connectedComponents(maxima, connectivity=8)[1], np.int32)
         markers[owner == 0] = 0
         large = np.bincount(owner.ravel(), minlength=count + 1) >= 2 * self.smallest
         labels = _flood(heights, markers, owner, several=large & (_count_labels(markers, owner, count) > 1))

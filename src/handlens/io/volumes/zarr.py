@@ -92,11 +92,11 @@ class ZarrArray:
         ends = (slice(low, low + n) for low, n in zip(start, target.shape, strict=True))
         where = (*[slice(0, 1)] * self.flat, *ends)
         if array.dtype != target.dtype:  # of the other byte order
-            target[:] = array[where].reshape(target.shape)
+            target[:] = np.asarray(array[where]).reshape(target.shape)
             return
         from zarr.core.buffer import default_buffer_prototype
 
-        room = target[(None,) * self.flat]
+        room: Any = target[(None,) * self.flat]
         array.get_basic_selection(where, out=default_buffer_prototype().nd_buffer.from_ndarray_like(room))
 
     def _chunks(self, start: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[Triple, Triple]]:
