@@ -16,7 +16,7 @@ from handlens.inference.executors import map_in_processes, usable_cores
 from handlens.inference.model import digest, is_model
 from handlens.io.csv import is_utf8
 from handlens.io.files import new_folder, write_text
-from handlens.io.submissions import Format, read_submission, require_submission, write_cells
+from handlens.io.submissions import Format, read_submission, refuse_format, require_submission, write_cells
 from handlens.runstore.plan import read_plan
 from handlens.runstore.store import ArrayFolder, RunStore, fingerprint_of, open_store, read_manifest
 from handlens.settings import Settings, SettingsT, fields_of
@@ -336,6 +336,7 @@ def solve(
     is refused unless `overwrite` is said.
     """
     started = time.perf_counter()
+    refuse_format(form)
     settings = challenge.settings() if settings is None else settings
     part, cases = _find_part(challenge, folder, part)
     training = partial(_training_truth, challenge, folder, settings)

@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
+import zarr
 
 from handlens.challenges.ink.maps import Decision, enlarge, find_ink, write_map
 from handlens.io import volumes
@@ -53,6 +54,8 @@ def test_maps_are_read_by_others(coarse, mask, tmp_path, form):
         assert path == tmp_path / "probability" / "a.tif"
         assert np.array_equal(tifffile.imread(path), expected)
     else:
+        assert np.array_equal(zarr.open_array(path, mode="r")[0], expected)
+        assert len(list(path.glob("0.*"))) == 9  # empty ones too: an array without chunks is not complete
         stack = volumes.open_stack(path)
         assert (stack.depth, stack.shape, stack.dtype) == (1, SHAPE, np.uint16)
         assert np.array_equal(stack.read_band(0, SHAPE[0], 0, 1)[0], expected)
