@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
+from skimage.morphology import local_maxima, reconstruction
+from skimage.segmentation import watershed
 
 FloatImage = npt.NDArray[np.float32]
 BoolImage = npt.NDArray[np.bool_]
@@ -57,8 +60,6 @@ class Splitting:
 
     def _heights(self, piece: BoolImage, probability: FloatImage) -> FloatImage:
         """Distance to the outline, less where the model is unsure, with a frame of zeros; 0 outside."""
-        import cv2
-
         piece, probability = np.pad(piece, 1), np.pad(probability, 1)  # outside of the picture there is nothing
         distance = cv2.distanceTransform(piece.view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         certainty = 1 - 2 * self.doubt * (1 - np.maximum(probability, 0.5))
@@ -67,8 +68,6 @@ class Splitting:
 
     def _label(self, heights: FloatImage, owner: IntImage, count: int) -> IntImage:
         """Labels over the sheet, no label in two components; `owner` numbers these from 1."""
-        import cv2
-
         maxima = _find_maxima(heights, self.depth).view(np.uint8)
         markers = np.asarray(cv2.connectedComponents(maxima, connectivity=8)[1], np.int32)
         markers[owner == 0] = 0
@@ -103,16 +102,12 @@ def _lay_out(shapes: Sequence[tuple[int, ...]]) -> tuple[list[Box], tuple[int, i
 
 def _has_several_maxima(heights: FloatImage) -> bool:
     """Whether there is more than one place that no neighbour exceeds; most components end here, without a sort."""
-    import cv2
-
     peaks = (heights >= cv2.dilate(heights, np.ones((3, 3), np.uint8))) & (heights > 0)
     return bool(cv2.connectedComponents(peaks.view(np.uint8), connectivity=8)[0] > 2)
 
 
 def _find_maxima(heights: FloatImage, depth: float) -> BoolImage:
     """Where maxima are that rise by `depth`, as a share of themselves, above the saddle to any higher one."""
-    from skimage.morphology import local_maxima, reconstruction
-
     # Outside, values that all differ, below all others: sorting millions of equal ones takes ten times as long.
     outside = -np.arange(1, heights.size + 1, dtype=np.float32).reshape(heights.shape)
     limit = np.where(heights > 0, heights, outside)
@@ -122,8 +117,6 @@ def _find_maxima(heights: FloatImage, depth: float) -> BoolImage:
 
 def _flood(heights: FloatImage, markers: IntImage, owner: IntImage, *, several: BoolImage) -> IntImage:
     """Every pixel of the components that have several nuclei to the marker that reaches it first, from the top down."""
-    from skimage.segmentation import watershed
-
     mask = several[owner]
     return np.asarray(watershed(-heights, np.where(mask, markers, 0), mask=mask), np.int32)
 

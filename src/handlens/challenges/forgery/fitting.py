@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import beta
 
 from handlens.challenges.forgery.detect.answer import decide, likely_groups
 from handlens.challenges.forgery.detect.findings import Match
@@ -241,8 +242,6 @@ def _most_alarms(count: int) -> int:
     >>> [_most_alarms(count) for count in (100, 200, 400, 4000)]
     [0, 2, 7, 105]
     """
-    from scipy.stats import beta
-
     alarms = np.arange(int(ALARMS * count) + 1)
     most = beta.ppf(CERTAIN, alarms + 1, count - alarms)
     return int(np.flatnonzero(most <= ALARMS).max(initial=0))

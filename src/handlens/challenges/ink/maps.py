@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -29,8 +30,6 @@ FOLDER = "probability"
 
 def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
     """First row and full-size rows of a map, from the top; linear between the middles of squares."""
-    import cv2
-
     for first in range(0, len(coarse), ROWS):
         above, last = max(0, first - 1), min(len(coarse), first + ROWS)
         part = np.ascontiguousarray(coarse[above : min(len(coarse), last + 1)])

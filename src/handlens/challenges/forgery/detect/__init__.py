@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import cv2
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.answer import decide, score_matches, worth_a_look
@@ -119,8 +120,6 @@ class Detector:
 
     def match(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Candidates of all tiers with their evidence, in pixels of the canvas."""
-        import cv2
-
         cv2.setRNGSeed(0)
         found: list[Match] = []
         for finder in (self.panels, self.keypoints, self.blots, self.shifts, self.objects):

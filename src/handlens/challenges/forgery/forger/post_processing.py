@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
@@ -45,8 +46,6 @@ def draw_post_processing(rng: np.random.Generator, picture: ByteArray) -> PostPr
 
 def apply(picture: ByteArray, what: PostProcessing) -> ByteArray:
     """The picture (H, W, 3) after all that; twins get the same noise."""
-    import cv2
-
     if what.size != 1.0:
         size = _size(picture.shape, what)
         picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -66,8 +65,6 @@ def apply(picture: ByteArray, what: PostProcessing) -> ByteArray:
 
 def apply_to_mask(mask: BoolArray, what: PostProcessing) -> BoolArray:
     """The mask of the figure after that: a pixel belongs to it if at least half of what it shows did."""
-    import cv2
-
     if what.size == 1.0:
         return mask
     size = _size(mask.shape, what)

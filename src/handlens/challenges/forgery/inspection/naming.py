@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Patch
@@ -47,8 +48,6 @@ def name_groups(findings: Findings) -> list[Named]:
 
 def outlines(patch: Patch) -> list[Any]:
     """Outer borders of the patch as arrays (points, 2) of x, y in the figure; holes are left out."""
-    import cv2
-
     found, _ = cv2.findContours(
         patch.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE, offset=(patch.left, patch.top)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -111,8 +112,6 @@ class Canvas:
 
     def shrunk(self, factor: float) -> Canvas:
         """The same made smaller; its figure is this canvas."""
-        import cv2
-
         factor = max(factor, 1 / min(self.shape))
         grey, stored, blocked, saturated = (
             np.asarray(
@@ -182,7 +181,6 @@ def _stored(colour: AnyArray, panels: tuple[Panel, ...]) -> FloatArray:
 
 def _derived(grey: FloatArray) -> Derived:
     """Grain, residual noise, gradients, denoised and band-pass."""
-    import cv2
 
     def blurred(deviation: float) -> FloatArray:
         return np.asarray(cv2.GaussianBlur(grey, (0, 0), deviation), np.float32)
@@ -206,14 +204,10 @@ def _saturated(grey: FloatArray, blocked: BoolArray, panels: tuple[Panel, ...]) 
 
 def _all_above(grey: FloatArray, level: float) -> BoolArray:
     """Pixels that are brighter than a level, as are all their neighbours."""
-    import cv2
-
     return np.asarray(cv2.erode(grey, np.ones((3, 3))) > level)
 
 
 def _resized(picture: AnyArray, factor: float) -> AnyArray:
-    import cv2
-
     if factor == 1:
         return picture
     size = (max(1, round(picture.shape[1] * factor)), max(1, round(picture.shape[0] * factor)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -172,8 +173,6 @@ class Stroke:
 
 def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, ...]) -> BoolArray:
     """Pixels of marks in a grey picture of 0 to 255, with a halo; `colour` is the same picture as it is stored."""
-    import cv2
-
     marks = np.zeros(grey.shape, np.bool_)
     whitest, blackest = (max(PALEST, float(level)) for level in (grey.max(), 255 - grey.min()))
     for panel in panels:
@@ -207,8 +206,6 @@ def find_marks(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
 
 def _strokes(bright: FloatArray, ink: BoolArray, fair: float) -> list[Stroke] | None:
     """Parts of ink with hard edges, `fair` where they reach that level; None where there are too many parts for ink."""
-    import cv2
-
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     if count > MOST_STROKES:
         return None
@@ -282,8 +279,6 @@ def _beside(stroke: Stroke, bar: Stroke) -> bool:
 
 def _paper(part: FloatArray) -> BoolArray:
     """White sheet inside a panel: flat, as white as can be, and more than a speck."""
-    import cv2
-
     window = np.ones((SHEET, SHEET))
     flat = cv2.dilate(part, window) - cv2.erode(part, window) < SHEET_LEVELS
     white = (flat & (part > SHEET_WHITE)).astype(np.uint8)
@@ -333,8 +328,6 @@ def _strange(part: npt.NDArray[Any]) -> BoolArray:
 
 def _lines(part: FloatArray) -> BoolArray:
     """Straight edges along rows and columns: frames, gutters and rulers; nothing grown is as straight."""
-    import cv2
-
     found = np.zeros(part.shape, np.uint8)
     smooth = cv2.blur(part, (3, 3))
     for axis, side in ((1, part.shape[0]), (0, part.shape[1])):

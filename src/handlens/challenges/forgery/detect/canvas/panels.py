@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -74,8 +75,6 @@ class Splitting:
 
     def split(self, grey: ByteArray) -> tuple[Panel, ...]:
         """Panels of an 8-bit grey figure in reading order; the whole figure where nothing cuts it."""
-        import cv2
-
         height, width = grey.shape
         factor = min(1.0, self.side / max(height, width))
         small = grey
@@ -96,8 +95,6 @@ class Splitting:
         Paper that was never scanned is quite white over long lines. A noisy figure, which has no such lines, stays as
         it is, and so does one on paper that is nearly white itself, which reaches the border.
         """
-        import cv2
-
         white = (grey >= PUREST).astype(np.uint8)
         across, down = (cv2.morphologyEx(white, cv2.MORPH_OPEN, np.ones(size)) for size in ((1, LONG), (LONG, 1)))
         paper = np.asarray(cv2.morphologyEx(np.maximum(across, down), cv2.MORPH_CLOSE, np.ones((GAP, GAP))) > 0)
@@ -213,8 +210,6 @@ class Splitting:
 
 def _is_plain(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     """Whether what a panel shows, but for its edges, has no texture at all, as the bars of a chart."""
-    import cv2
-
     inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
     others = inside & (cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) > PLAIN)
     thick = cv2.morphologyEx(others.astype(np.uint8), cv2.MORPH_OPEN, np.ones((5, 5)))  # not the seams of stacked bars
@@ -223,8 +218,6 @@ def _is_plain(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
 
 def _is_thin(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     """Whether what a panel shows is thin dark strokes and their edges: then it was written, however blurred it is."""
-    import cv2
-
     ink = part < (np.percentile(part, 1) + 255) / 2
     thick = cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE)))
     around = cv2.dilate(ink.astype(np.uint8), np.ones((STROKE, STROKE))) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Group, Match, Matrix, Patch
@@ -19,8 +20,6 @@ class Scaling:
 
     def patch_to_figure(self, patch: Patch) -> Patch:
         """The same region in pixels of the figure."""
-        import cv2
-
         if self.factor == 1:
             return patch
         (height, width), scale = patch.mask.shape, 1 / self.factor

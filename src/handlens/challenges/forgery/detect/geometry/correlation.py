@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -83,7 +84,6 @@ def correlations(ones: FloatArray, others: FloatArray) -> FloatArray:
 
 def local_correlation(one: FloatArray, other: FloatArray, window: int) -> FloatArray:
     """Of two pictures around each pixel; 0 where one of them is flat."""
-    import cv2
 
     def mean(picture: FloatArray) -> FloatArray:
         return np.asarray(cv2.blur(picture, (window, window)), np.float32)
@@ -96,8 +96,6 @@ def local_correlation(one: FloatArray, other: FloatArray, window: int) -> FloatA
 
 def template_correlation(around: FloatArray, template: FloatArray) -> FloatArray | None:
     """Of a template with every place of a window; None where the template or the window is flat."""
-    import cv2
-
     if template.std() < FLAT or around.std() < FLAT:
         return None
     table = np.asarray(cv2.matchTemplate(around, template, cv2.TM_CCOEFF_NORMED), np.float32)

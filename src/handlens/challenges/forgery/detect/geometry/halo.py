@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
@@ -79,8 +80,6 @@ def _padded(patch: Patch, canvas: Canvas) -> Patch:
 
 
 def _dilated(patch: Patch) -> Patch:
-    import cv2
-
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
     mask: BoolArray = np.asarray(cv2.dilate(patch.mask.astype(np.uint8), cross) > 0)
     return Patch(patch.top, patch.left, mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import BoolArray, Matrix, Patch
@@ -10,8 +11,6 @@ from handlens.types import Shape
 
 def warp_patch(patch: Patch, matrix: Matrix, shape: Shape) -> Patch | None:
     """Where a transform brings a region, cut at the border of the picture; None where nothing is left."""
-    import cv2
-
     height, width = patch.mask.shape
     corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) + np.array([patch.left, patch.top]) - 0.5
     there = corners @ matrix[:, :2].T + matrix[:, 2]
@@ -28,8 +27,6 @@ def warp_patch(patch: Patch, matrix: Matrix, shape: Shape) -> Patch | None:
 
 def inverse(matrix: Matrix) -> Matrix:
     """The transform back."""
-    import cv2
-
     return np.asarray(cv2.invertAffineTransform(np.asarray(matrix, np.float64)), np.float64)
 
 
@@ -44,8 +41,6 @@ def trimmed(top: int, left: int, mask: BoolArray) -> Patch | None:
 
 def solidity(patch: Patch) -> float:
     """The share of its convex hull that a region fills, up to 1: a copy is cut out in one piece; scraps are chance."""
-    import cv2
-
     outlines, _ = cv2.findContours(patch.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not outlines:
         return 0.0
@@ -56,8 +51,6 @@ def solidity(patch: Patch) -> float:
 
 def deepest(patch: Patch, *, deep: int, side: int, most: int) -> list[Patch]:
     """Squares of `side` pixels around the places of a region that lie deepest in it, at least `deep`, and apart."""
-    import cv2
-
     left, found = np.pad(patch.mask, 1).astype(np.uint8), list[Patch]()
     while len(found) < most:
         depth = cv2.distanceTransform(left, cv2.DIST_L2, 3)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import cv2
 import numpy as np
 import numpy.typing as npt
+from scipy import fft
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
@@ -64,8 +66,6 @@ class PanelSearch:
     @property
     def square(self) -> int:
         """Side of the squares that are transformed: shifts beyond half of what is left of them come back in."""
-        from scipy import fft
-
         return int(fft.next_fast_len(int(self.room * self.side * self.step**self.steps), real=True))
 
 
@@ -108,8 +108,6 @@ class Level:
 
     def search_shifts(self, one: int, other: int) -> list[Matrix]:
         """The transforms that say most: a correlation counts by the pixels that share it."""
-        from scipy import fft
-
         target = self._picture(other)
         if min(*self._picture(one).shape, *target.shape) < SMALLEST:
             return []
@@ -159,8 +157,6 @@ class Level:
 
     def _picture(self, number: int) -> FloatArray:
         """A panel high-passed and clipped, blocked pixels 0."""
-        import cv2
-
         if number not in self.pictures:
             window = self.canvas.panels[number].window
             part = self.canvas.grey[window]
@@ -172,8 +168,6 @@ class Level:
 
     def _spectra(self, number: int) -> npt.NDArray[np.complex64]:
         """Of a panel, zoomed and turned in all ways."""
-        from scipy import fft
-
         if number not in self.spectra:
             ways, square = self.search.ways(), self.search.square
             self.posed[number] = [turned(zoomed(self._picture(number), zoom), turn) for zoom, turn in ways]

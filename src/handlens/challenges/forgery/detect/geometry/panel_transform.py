@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix, Panel, Patch
@@ -15,8 +16,6 @@ SAME_FORM = 0.06
 
 def zoomed(picture: FloatArray, zoom: float) -> FloatArray:
     """A picture made larger or smaller."""
-    import cv2
-
     if zoom == 1:
         return picture
     size = (max(1, round(picture.shape[1] * zoom)), max(1, round(picture.shape[0] * zoom)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -50,8 +51,6 @@ class Points:
 
 def interior(patch: Patch, blocked: BoolArray | None = None, *, most: int = MOST_POINTS) -> Points:
     """The pixels of a region without its edge, which is shape, not evidence; at most `most` of them."""
-    import cv2
-
     mask = patch.mask.astype(np.uint8)
     inside = cv2.erode(mask, np.ones((3, 3)), iterations=1 if patch.area < SMALL else 2, borderValue=0) > 0
     if inside.sum() < FEWEST:
@@ -73,8 +72,6 @@ def core(canvas: Canvas, patch: Patch, blocked: BoolArray) -> Points:
     Where a region has two levels, pixels near the border between them are left out, and of the two sides the one is
     kept that has more grain.
     """
-    import cv2
-
     points = interior(patch, blocked, most=patch.area)
     rows, columns = points.y.astype(int), points.x.astype(int)
     levels = canvas.grey[rows, columns]
@@ -140,8 +137,6 @@ def moved(points: Points, matrix: Matrix) -> tuple[FloatArray, FloatArray]:
 
 def sample(picture: FloatArray, x: FloatArray, y: FloatArray, *, cubic: bool = True) -> FloatArray:
     """Interpolated values at some places; outside the picture 0."""
-    import cv2
-
     method = cv2.INTER_CUBIC if cubic else cv2.INTER_LINEAR
     found = cv2.remap(picture, x.reshape(-1, 1), y.reshape(-1, 1), method, borderMode=cv2.BORDER_CONSTANT)
     return np.asarray(found, np.float32).ravel()

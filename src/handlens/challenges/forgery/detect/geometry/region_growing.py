@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -126,8 +127,6 @@ class RegionGrowing:
         After the same change of brightness pixels must differ by little more than they do in the middle of the region.
         On ground as bright as what is around, that says nothing: there the grain must agree.
         """
-        import cv2
-
         warped, free = _warped(canvas, canvas.grey, matrix)
         middle = _eroded(seed, 2)
         gain, bias, error = _fit(canvas.grey[middle], warped[middle])
@@ -155,8 +154,6 @@ class RegionGrowing:
 
         Objects are left out: a copied one would speak for the ground around it.
         """
-        import cv2
-
         window = (self.grain_window, self.grain_window)
         warped, _ = _warped(canvas, canvas.grain, matrix)
         both = np.where(ground, even(canvas.grain) * even(warped), 0).astype(np.float32)
@@ -173,8 +170,6 @@ class RegionGrowing:
 
 def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatArray, BoolArray]:
     """A picture of the canvas brought over itself, and where neither it nor what lies below is blocked."""
-    import cv2
-
     size = (canvas.shape[1], canvas.shape[0])
     warped = np.asarray(cv2.warpAffine(picture, matrix, size, flags=cv2.INTER_CUBIC), np.float32)
     free = cv2.warpAffine((~canvas.blocked).astype(np.uint8), matrix, size, flags=cv2.INTER_NEAREST) > 0
@@ -183,8 +178,6 @@ def _warped(canvas: Canvas, picture: FloatArray, matrix: Matrix) -> tuple[FloatA
 
 def even(grain: FloatArray) -> FloatArray:
     """Grain equally strong everywhere, so that an object does not outshout the ground beside it; 0 where is none."""
-    import cv2
-
     strength = cv2.GaussianBlur(grain * grain, (0, 0), EVEN_BLUR)
     return np.asarray(grain / np.sqrt(strength + EVEN_LEAST), np.float32)
 
@@ -206,16 +199,12 @@ def _fit(one: FloatArray, other: FloatArray) -> tuple[float, float, float]:
 
 def _eroded(mask: BoolArray, steps: int) -> BoolArray:
     """A region without its edge, unless nothing were left."""
-    import cv2
-
     inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3)), iterations=steps, borderValue=0) > 0
     return np.asarray(inner) if inner.sum() > FEWEST_INNER else mask
 
 
 def _around(mask: BoolArray) -> BoolArray:
     """What lies around a region, several times as much as the region itself."""
-    import cv2
-
     reach = 2 * max(LEAST_AROUND, int(np.sqrt(mask.sum()))) + 1
     return np.asarray((cv2.dilate(mask.astype(np.uint8), np.ones((reach, reach))) > 0) & ~mask)
 
@@ -228,31 +217,23 @@ def _commonest(values: FloatArray) -> float:
 
 
 def _closed(mask: BoolArray) -> BoolArray:
-    import cv2
-
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, disc) > 0)
 
 
 def _wider(mask: BoolArray) -> BoolArray:
     """The mask and the pixels beside it: at its edge a copy is mixed with what it lies on, so that it agrees less."""
-    import cv2
-
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
     return np.asarray(cv2.dilate(mask.astype(np.uint8), cross) > 0)
 
 
 def _opened(mask: BoolArray) -> BoolArray:
-    import cv2
-
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, disc) > 0)
 
 
 def clean(agreed: BoolArray, window: int) -> BoolArray:
     """Specks removed and gaps closed; chance agreement comes in specks smaller than the window."""
-    import cv2
-
     small = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (window // 2, window // 2))
     large = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (window, window))
     opened = cv2.morphologyEx(agreed.astype(np.uint8), cv2.MORPH_OPEN, small)
@@ -271,8 +252,6 @@ def surroundings(agreed: BoolArray, other: BoolArray, places: npt.NDArray[np.int
     Bare ground between them is alike everywhere and says nothing, but who copies three nuclei copies what is between.
     What they enclose belongs to it, whatever it shows: regions have no holes.
     """
-    import cv2
-
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(agreed.astype(np.uint8))
     sizes = boxes[:, cv2.CC_STAT_AREA]
     held = np.unique(parts[places[:, 1], places[:, 0]])
@@ -296,8 +275,6 @@ def surroundings(agreed: BoolArray, other: BoolArray, places: npt.NDArray[np.int
 
 def parts_holding(agreed: BoolArray, places: npt.NDArray[np.int64]) -> BoolArray:
     """The connected parts that hold one of the places, without their holes."""
-    import cv2
-
     _count, parts = cv2.connectedComponents(agreed.astype(np.uint8))
     height, width = agreed.shape
     inside = (places[:, 0] >= 0) & (places[:, 0] < width) & (places[:, 1] >= 0) & (places[:, 1] < height)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -102,8 +103,6 @@ class BlobDetection:
 
 def raised(canvas: Canvas, number: int) -> ByteArray:
     """The canvas with one panel's objects bright on dark, smoothed; the rest of it 0."""
-    import cv2
-
     panel = canvas.panels[number - 1]
     part = np.clip(canvas.grey[panel.window], 0, 255)
     free = part[~canvas.blocked[panel.window]]
@@ -115,8 +114,6 @@ def raised(canvas: Canvas, number: int) -> ByteArray:
 
 
 def _foregrounds(grey: ByteArray) -> Iterator[npt.NDArray[Any]]:
-    import cv2
-
     level, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
     cross = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
     wide = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (7, 7))
@@ -133,8 +130,6 @@ def _foregrounds(grey: ByteArray) -> Iterator[npt.NDArray[Any]]:
 
 def _parts(foreground: npt.NDArray[Any], corner: tuple[int, int], smallest: int, largest: int) -> Iterator[Blob]:
     """Connected parts of the right size that the border does not cut, holes filled."""
-    import cv2
-
     outlines, _ = cv2.findContours(foreground, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     for outline in outlines:
         left, top, across, down = cv2.boundingRect(outline)
@@ -192,8 +187,6 @@ def _known(blob: Blob, found: dict[tuple[int, int], list[Blob]]) -> bool:
 
 def polar(grey: FloatArray, x: FloatArray, y: FloatArray, radius: FloatArray) -> FloatArray:
     """(places, angles, rings) pictures around some places, each without the mean of its rings."""
-    import cv2
-
     turns = np.arange(ANGLES, dtype=np.float32) * np.float32(2 * np.pi / ANGLES)
     shares = (np.arange(RINGS, dtype=np.float32) + np.float32(0.5)) / RINGS
     reach = shares[None, None, :] * radius[:, None, None]

@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import cv2
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
@@ -123,8 +127,6 @@ class BlotFinder:
 
     def _blots(self, canvas: Canvas) -> BoolArray:
         """The free pixels in and around the bands of panels that show bands."""
-        import cv2
-
         free = np.zeros(canvas.shape, np.bool_)
         for _, panel in canvas.pictures:
             open_ones = ~canvas.blocked[panel.window]
@@ -178,9 +180,6 @@ class BlotFinder:
 
     def _together(self, sources: IntArray, places: IntArray, turn: Turn) -> Iterator[tuple[IntArray, IntArray]]:
         """Squares and where they are again, in groups that lie side by side and were moved alike."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         linear = linear_of(turn)[::-1, ::-1]  # of rows and columns
         number, rank = np.nonzero(places[:, :, 0] >= 0)
         here, there = sources[number], places[number, rank]
@@ -197,8 +196,6 @@ class BlotFinder:
 
     def _neighbours(self, here: IntArray, shift: Matrix) -> tuple[IntArray, IntArray]:
         """Pairs of squares at most two steps apart whose shifts differ by at most a pixel."""
-        from scipy.spatial import cKDTree
-
         if not len(here):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         reach = 2 * self.stride + 0.5
@@ -209,8 +206,6 @@ class BlotFinder:
 
 def _near_bands(soft: FloatArray, inner: BoolArray, reach: int) -> BoolArray:
     """Bands, which differ from most of the membrane, and what lies around them."""
-    import cv2
-
     unlike = np.abs(soft - np.median(soft[inner]))
     levels = np.clip(unlike * (255 / max(1.0, float(unlike[inner].max()))), 0, 255).astype(np.uint8)
     threshold, _ = cv2.threshold(levels[inner], 0, 255, cv2.THRESH_OTSU)
@@ -220,8 +215,6 @@ def _near_bands(soft: FloatArray, inner: BoolArray, reach: int) -> BoolArray:
 
 def _texture(canvas: Canvas, free: BoolArray, step: float) -> tuple[FloatArray, BoolArray]:
     """The small picture: fine texture alone, equally strong everywhere; and where it is free."""
-    import cv2
-
     size = (max(1, round(canvas.shape[1] / step)), max(1, round(canvas.shape[0] / step)))
     small = np.asarray(cv2.resize(canvas.grey, size, interpolation=cv2.INTER_AREA), np.float32)
     fine = _residual_noise(small)
@@ -232,16 +225,12 @@ def _texture(canvas: Canvas, free: BoolArray, step: float) -> tuple[FloatArray, 
 
 def _residual_noise(picture: FloatArray) -> FloatArray:
     """What a median takes away: noise. It keeps the edges of bands, so that they are not in it."""
-    import cv2
-
     soft = np.asarray(cv2.GaussianBlur(picture, (0, 0), SOFT), np.float32)
     return np.asarray(soft - cv2.medianBlur(soft, MEDIAN), np.float32)
 
 
 def _usable(free: BoolArray, side: int) -> BoolArray:
     """Upper left corners of squares that hold hardly any blocked pixel."""
-    import cv2
-
     sums = cv2.integral((~free).astype(np.uint8))
     blocked = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
     return np.asarray(blocked < HARDLY_BLOCKED * side * side)
@@ -275,8 +264,6 @@ def _matrix(sources: Matrix, places: Matrix, turn: Turn) -> Matrix:
 
 def _sharpened(residual: FloatArray, matrix: Matrix, places: IntArray, slack: int) -> tuple[float, Matrix, IntArray]:
     """The transform with the shift, at most `slack` pixels other, under which the residual agrees best; how well."""
-    import cv2
-
     x, y = np.median(places, axis=0).astype(int)
     half = int(np.clip(np.ptp(places, axis=0).max() / 2 + slack, *SHARPENED))
     height, width = residual.shape

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
@@ -116,8 +117,6 @@ class KeypointFinder:
 
     def _describe(self, canvas: Canvas, factor: float) -> Keypoints:
         """Keypoints outside the blocked pixels with RootSIFT descriptors."""
-        import cv2
-
         size = (round(canvas.shape[1] * factor), round(canvas.shape[0] * factor))
         method = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
         blur = self.smoothing / max(1.0, factor)
@@ -171,8 +170,6 @@ class KeypointFinder:
 
         Pairs are there both ways; of a transform and its inverse one is given.
         """
-        import cv2
-
         for _group in range(self.groups):
             if len(pairs.sources) < self.inliers:
                 return

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import cv2
 import numpy as np
+import scipy.fft
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.canvas.canvas import GRAIN
@@ -118,9 +120,6 @@ class ShiftFinder:
 
     def _moves(self, canvas: Canvas, panel: Panel) -> Iterator[Move]:
         """Peaks of one panel whose grain agrees somewhere."""
-        import cv2
-        import scipy.fft
-
         step = max(1.0, float(np.sqrt(panel.shape[0] * panel.shape[1] / self.pixels)))
         grain = _grain(canvas, panel, step)
         side = scipy.fft.next_fast_len(max(grain.shape), real=True)
@@ -173,8 +172,6 @@ class ShiftFinder:
 
     def _local(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """How alike two pieces of even grain are around each pixel."""
-        import cv2
-
         return np.asarray(cv2.blur(one * other, (self.window, self.window)), np.float32)
 
 
@@ -189,8 +186,6 @@ def _strays(found: tuple[Patch, Patch, Matrix], matrix: Matrix) -> float:
 
 def _grain(canvas: Canvas, panel: Panel, step: float) -> FloatArray:
     """The grain of a panel made `step` times smaller, equally strong everywhere, and none where it is blocked."""
-    import cv2
-
     grey, blocked = canvas.grey[panel.window], canvas.blocked[panel.window]
     if step > 1:
         size = (round(grey.shape[1] / step), round(grey.shape[0] / step))
@@ -206,9 +201,6 @@ def _whitened(picture: FloatArray) -> FloatArray:
 
     Weak ones are not made stronger: there is only what JPEG has added.
     """
-    import cv2
-    import scipy.fft
-
     found = scipy.fft.rfft2(picture)
     magnitude = np.abs(found)
     usual = np.asarray(cv2.blur(magnitude, (WHITENED, WHITENED)), np.float32)

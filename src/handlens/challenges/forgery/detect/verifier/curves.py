@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.verifier.features import BY_KEY, BY_NAME, describe
@@ -88,8 +89,6 @@ def fit_curve(
 
     `signs` has 1 or -1 for each name: which way it speaks; 1 for all where it is left out.
     """
-    from scipy.optimize import minimize
-
     means, spreads = table.mean(axis=0), np.maximum(table.std(axis=0), LEAST_SPREAD)
     rows = np.clip((table - means) / spreads, -FARTHEST, FARTHEST)
     sides = np.where(labels, 1.0, -1.0)

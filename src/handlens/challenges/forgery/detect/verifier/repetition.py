@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -91,8 +92,6 @@ def find_second_best(picture: FloatArray, patch: Patch, matrix: Matrix) -> float
 
 def here_and_elsewhere(picture: FloatArray, patch: Patch, matrix: Matrix, *, most: int = MIDDLE) -> tuple[float, float]:
     """Correlation of the middle of the source, at most `most` pixels wide, with the copy, and with any place around."""
-    import cv2
-
     height, width = (min(most, side) for side in patch.mask.shape)
     x, y = patch.centre
     back = inverse(matrix)
