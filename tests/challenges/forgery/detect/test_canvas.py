@@ -66,7 +66,7 @@ def test_what_is_as_bright_as_can_be_is_saturated(level):
     canvas = canvas_of(picture)
     assert canvas.saturated[80, 100]
     assert not canvas.saturated[:, 120:].any()
-    assert not canvas.saturated[80, 105]  # its rim has darker neighbours
+    assert not canvas.saturated[80, 105]  # its edge has darker neighbours
 
 
 def test_a_plateau_below_white_is_saturated_and_a_bright_nucleus_is_not():

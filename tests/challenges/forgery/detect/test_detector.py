@@ -101,6 +101,30 @@ def test_the_same_figure_gets_the_same_findings(forged, findings):
     assert same(DETECTOR.look(forged[0].copy()), findings)
 
 
+def test_a_look_is_the_conclusion_of_a_proposal_which_stays_as_it_is(forged, findings):
+    proposal = DETECTOR.propose(forged[0])
+    assert not any(match.probability for match in proposal.matches)
+    for _ in range(2):
+        assert same(DETECTOR.conclude(proposal, PLAIN), findings)
+
+
+def test_a_conclusion_has_the_time_that_its_proposal_left(forged):
+    proposal = DETECTOR.propose(forged[0])
+    late = replace(proposal, used=proposal.seconds + 1, cut=("blots",))
+    assert DETECTOR.conclude(late, PLAIN).cut == ("blots", "regions around objects")
+    assert late.cut == ("blots",)
+
+
+def test_any_verifier_can_take_the_place_of_the_curves(forged):
+    class Sure:
+        def probability(self, match):
+            return 0.9 if match.tier == "objects" else 0.0
+
+    found = DETECTOR.conclude(DETECTOR.propose(forged[0]), replace(PLAIN, verifier=Sure()))
+    assert {match.tier for group in found.groups for match in group.matches} == {"objects"}
+    assert {match.probability for group in found.groups for match in group.matches} == {0.9}
+
+
 def test_a_look_does_not_change_the_picture(forged):
     picture = forged[0].copy()
     DETECTOR.look(picture)

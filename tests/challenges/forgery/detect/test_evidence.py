@@ -43,11 +43,11 @@ def with_copy(turn=0.0, scale=1.0, mirror=False, invert=False):
 
 
 def furthest(one, other, mask):
-    """Pixels between the places to which two transforms bring a region's rim."""
+    """Pixels between the places to which two transforms bring a region's edge."""
     x, y = centre(mask)
     reach = np.sqrt(mask.sum() / np.pi)
-    rim = [(x + reach * np.cos(angle), y + reach * np.sin(angle)) for angle in np.arange(0, 6, 0.8)]
-    return max(float(np.linalg.norm(moved(one, point) - moved(other, point))) for point in rim)
+    edge = [(x + reach * np.cos(angle), y + reach * np.sin(angle)) for angle in np.arange(0, 6, 0.8)]
+    return max(float(np.linalg.norm(moved(one, point) - moved(other, point))) for point in edge)
 
 
 transforms = st.fixed_dictionaries(
@@ -371,7 +371,7 @@ def test_where_nothing_can_be_seen_everything_is_a_rival():
 # --- points ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_interior_has_no_rim():
+def test_the_interior_has_no_edge():
     patch = as_patch(disc())
     points = interior(patch)
     assert 0 < len(points) < patch.area

@@ -17,7 +17,7 @@ def disc(radius, middle=SOURCE):
     return np.hypot(rows - middle[0], columns - middle[1]) <= radius
 
 
-def pasted(rim, turn=0.0, gain=1.0, noise=12, later=0):
+def pasted(halo, turn=0.0, gain=1.0, noise=12, later=0):
     """A bright object on noisy ground, copied with so much of the ground: canvas, true match, what was copied.
 
     `later` is how much noise came after the copying.
@@ -25,15 +25,15 @@ def pasted(rim, turn=0.0, gain=1.0, noise=12, later=0):
     random = np.random.default_rng(4)
     slope = 4 * (np.arange(SHAPE[1]) - SOURCE[1])  # so that brightness and contrast of the copy can be told
     picture = np.where(disc(14), 150 + slope, 60) + random.normal(0, noise, SHAPE)
-    forged, there, matrix = paste(picture.astype(np.float32), disc(14 + rim), TARGET, turn, gain=gain)
+    forged, there, matrix = paste(picture.astype(np.float32), disc(14 + halo), TARGET, turn, gain=gain)
     match = match_of(as_patch(disc(14)), as_patch(disc(14, TARGET)), matrix)
-    return canvas_of(stored(forged, noise=later)), match, disc(14 + rim), there
+    return canvas_of(stored(forged, noise=later)), match, disc(14 + halo), there
 
 
-@pytest.mark.parametrize("rim", [3, 5])
+@pytest.mark.parametrize("halo", [3, 5])
 @pytest.mark.parametrize(("turn", "gain"), [(0, 1.0), (90, 1.0), (0, 0.85)])
-def test_a_rim_that_was_copied_is_added_to_both(rim, turn, gain):
-    canvas, match, source, copy = pasted(rim, turn, gain)
+def test_a_halo_that_was_copied_is_added_to_both(halo, turn, gain):
+    canvas, match, source, copy = pasted(halo, turn, gain)
     found = with_halo(canvas, match)
     assert f1(painted(found.source, SHAPE), source) > 0.95
     assert f1(painted(found.copy, SHAPE), copy) > 0.95
@@ -43,14 +43,14 @@ def test_a_rim_that_was_copied_is_added_to_both(rim, turn, gain):
 
 @pytest.mark.parametrize(("noise", "later"), [(12, 0), (3, 3)], ids=["much noise", "little noise"])
 def test_ground_that_was_not_copied_is_not_added(noise, later):
-    canvas, match, _, _ = pasted(rim=0, noise=noise, later=later)
+    canvas, match, _, _ = pasted(halo=0, noise=noise, later=later)
     found = with_halo(canvas, match)
     halo = 2 * GRAIN  # the grain just outside a sharp edge is that of the edge
     assert not (painted(found.source, SHAPE) & ~disc(14 + halo)).any()
 
 
 def test_it_does_not_grow_without_end():
-    canvas, match, _, _ = pasted(rim=40)
+    canvas, match, _, _ = pasted(halo=40)
     found = with_halo(canvas, match)
     reach = max(found.source.mask.shape) - max(match.source.mask.shape)
     assert 0 < reach <= 2 * WIDEST
@@ -58,7 +58,7 @@ def test_it_does_not_grow_without_end():
 
 @pytest.mark.parametrize("corner", [(0, 0), (0, SHAPE[1] - 20), (SHAPE[0] - 20, 0)])
 def test_at_the_border_it_stays_inside(corner):
-    canvas, _, _, _ = pasted(rim=0)
+    canvas, _, _, _ = pasted(halo=0)
     whole = np.eye(2, 3)  # everything agrees with itself
     found = with_halo(canvas, match_of(box(*corner, 20, 20), box(*corner, 20, 20), whole))
     assert painted(found.source, SHAPE).sum() > 20 * 20
@@ -66,7 +66,7 @@ def test_at_the_border_it_stays_inside(corner):
 
 
 def test_what_is_blocked_or_tiny_is_left_as_it_is():
-    canvas, match, _, _ = pasted(rim=5)
+    canvas, match, _, _ = pasted(halo=5)
     speck = match_of(box(78, 68, 3, 3), box(78, 188, 3, 3))
     assert with_halo(canvas, speck) is speck
     canvas.blocked[:] = True

@@ -35,7 +35,7 @@ plateau: so many levels below what nearly all of a panel, in percent, stays unde
 hand."""
 
 RANGE = (0.5, 99.8)
-"""Percentiles of a panel that become 0 and 255. By hand: marks and dead pixels stay outside."""
+"""Percentiles of a panel that become 0 and 255. By hand."""
 
 FEWEST_SEEN = 100
 """Pixels beside its marks that a panel must have to be stretched. By hand."""

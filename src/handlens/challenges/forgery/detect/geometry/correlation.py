@@ -19,7 +19,7 @@ FLAT_WINDOW = 2.0**4
 """Product of two variances, in grey levels, up to which one of two windows is flat. By hand."""
 
 INVERTED = -0.3
-"""Correlation below which a copy has dark and bright exchanged. By hand: chance stays above."""
+"""Correlation below which a copy has dark and bright exchanged. By hand."""
 
 CERTAIN = 0.999
 """Correlations are clipped to this before Fisher's z, which is infinite at 1. Rule."""

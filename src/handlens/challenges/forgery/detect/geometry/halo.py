@@ -14,7 +14,7 @@ from handlens.challenges.forgery.detect.geometry.outline import trimmed, warp_pa
 from handlens.challenges.forgery.detect.geometry.points import FEWEST, Points, interior, moved, sample
 
 WIDEST = 6
-"""Most pixels that are added around an object. By hand: wider copies are found as regions."""
+"""Most pixels that are added around an object. By hand."""
 
 FEWEST_IN_RING = 12
 """Fewest free pixels of a ring that can be compared. By hand."""

@@ -76,9 +76,9 @@ class RegionGrowing:
     grain_pixel: float = 0.35
     """Correlation of the grain from which a pixel counts as copied. By hand."""
     error: float = 3.0
-    """How much more than in the middle of a region the pixels at its edge may differ. Rule: three deviations."""
+    """How much more than in the middle of a region the pixels at its edge may differ. By hand."""
     rounding: float = 1.0
-    """Grey levels that they may differ besides. Rule: rounding of source and copy."""
+    """Grey levels that they may differ besides. By hand: rounding of source and copy."""
     smallest: int = 60
     """Fewest pixels of a region. By hand."""
 

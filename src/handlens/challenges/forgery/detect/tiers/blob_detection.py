@@ -24,8 +24,7 @@ SHARES = (1.0, 0.75, 0.5, 1.3)
 """Global thresholds, as shares of Otsu's. By hand."""
 
 BLOCKS, LOCAL_STEP = (15, 31, 61, 121), 4
-"""Sides of the windows of local thresholds, and the levels above their mean. Each about twice the one before: an object
-is found in a window of about its own size. By hand."""
+"""Sides of the windows of local thresholds, and the levels above their mean. By hand."""
 
 COARSE, COARSE_BLOCK = 2.5, (61, 6)
 """Blur, in pixels, against texture, and the window and the levels of the local threshold after it. By hand."""

@@ -21,7 +21,7 @@ BLOCK = 1_000
 memory."""
 
 SMALLEST_SIDE = 48
-"""Pixels of the shorter side of a working picture that SIFT's octaves need. Rule."""
+"""Pixels of the shorter side of a working picture that can be searched. By hand."""
 
 ROUGH, NEIGHBOURHOOD = 0.08, 3
 """Error of a pair's turn and scale, which are rough, as a share of the distance from it; and what part of the working
@@ -76,7 +76,8 @@ class KeypointFinder:
     keypoints: int = 4_000
     """Strongest keypoints kept: time and memory grow with their square. By hand: bounds the time."""
     ratio: float = 0.75
-    """A match is at most this much of the distance to the next candidate: lower is stricter. Rule: Lowe's test."""
+    """A match is at most this much of the distance to the next candidate: lower is stricter. By hand, near
+    Lowe's 0.8."""
     displacement: float = 24.0
     """Nearest that a copy can be to its source: nearer, keypoints match because they share pixels. By hand."""
     most_matches: int = 1_500
