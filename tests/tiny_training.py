@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from handlens.training.plan import Effort, Schedule
 from torch import nn
 
 from handlens.challenges.cells.training import Fields, make_task
 from handlens.training import batches, checkpoint, engine, folds, loop
 from handlens.training.networks import Prepare
 from handlens.training.norm import SharedBatchNorm
-from handlens.training.plan import Effort, Schedule
 from handlens.types import no_progress
 
 SCHEDULE = Schedule(

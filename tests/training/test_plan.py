@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import tiny_training
+from handlens.training.plan import PLAN, Effort, Schedule, as_told, count_steps, read_plan, write_plan
 from training_plans import SPEED, plan_of
 
 from handlens import registry
 from handlens.challenges.cells.training import Fields
 from handlens.errors import DataError, HandlensError
 from handlens.training.device import choose_precision, choose_threads, keep_memory
-from handlens.training.plan import PLAN, Effort, Schedule, as_told, count_steps, read_plan, write_plan
 from handlens.training.task import change, check_ranges
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import tiny_training
 import torch
+from handlens.training.plan import Effort
 
 from handlens.errors import HandlensError
-from handlens.training.plan import Effort
 
 PROGRAM = """
 import sys

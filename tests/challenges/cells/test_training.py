@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 from dataclasses import replace
 
 import tiny_training
+from handlens.training.plan import Schedule
 
 from handlens import pipeline, registry
 from handlens.challenges.cells.offsets import Offset
@@ -21,7 +22,6 @@ from handlens.errors import HandlensError
 from handlens.masks.rle import decode, encode
 from handlens.training.folds import judge
 from handlens.training.loop import Stepper
-from handlens.training.plan import Schedule
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tifffile
 from click.testing import CliRunner
+from handlens.challenges.ink.checkpoint import Bands
 from onnx_models import save
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import data, predictor
 from handlens.challenges.ink.baseline import InkModel
-from handlens.challenges.ink.checkpoint import Bands
 from handlens.challenges.ink.predictor import RECIPE
 from handlens.cli import cli
 from handlens.errors import ModelError
