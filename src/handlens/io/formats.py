@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass
+from pathlib import Path
 
 LOOKED_AT = 1024
 """Bytes from the start of a file that are enough to tell."""
@@ -52,7 +55,7 @@ FORMATS = (
     _format("HDF5", ".h5 .hdf5 .he5 .ims", rb"\x89HDF\r\n\x1a\n", _EXPORT),
     _format("Zeiss CZI", ".czi", rb"ZISRAWFILE", _EXPORT),
     _format("NIfTI", ".nii", rb".{344}n(\+|i)1\0", _EXPORT),
-    _format("NumPy array", ".npy", rb"\x93NUMPY"),
+    _format("NumPy array", "", rb"\x93NUMPY"),  # labels and forgeries come so: no ending of a picture
 )
 
 
@@ -68,3 +71,24 @@ def recognise(start: bytes) -> Format | None:
 def named_like(ending: str) -> Format | None:
     """The kind of files whose names end so, dot included."""
     return next((each for each in FORMATS if ending.lower() in each.endings), None)
+
+
+def of_file(path: Path) -> Format | None:
+    """The kind of a regular file by its first bytes; None where it is another, or cannot be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for ever
+            return None
+        with path.open("rb") as stream:
+            return recognise(stream.read(LOOKED_AT))
+    except OSError:
+        return None
+
+
+def why_unread(path: Path) -> str:
+    """Why a file that has no ending of ours is not read as a picture; empty where it is none."""
+    kind = of_file(path) or (named_like(path.suffix) if path.is_file() else None)
+    if kind is None or not kind.endings:
+        return ""
+    if kind.read:
+        return f"a {kind.name} without the ending {kind.endings[0]}: rename it"
+    return f"{kind.name} is not read here: {kind.remedy}"

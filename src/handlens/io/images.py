@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -15,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
-from handlens.io import tiff
-from handlens.io.formats import LOOKED_AT, named_like, recognise
+from handlens.io import tiff, tiff_codecs
+from handlens.io.formats import of_file, why_unread
 from handlens.types import Case, Shape
 
 Array = npt.NDArray[Any]
@@ -66,16 +65,18 @@ def read_header(path: Path, *, channels: bool = True) -> Header:
             kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
             header = Header((picture.height, picture.width), picture.mode, kind or "")
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
-        raise _not_a_picture(path, error) from None
+        rare = _read_rare_header(path)
+        if rare is None:
+            raise _not_a_picture(path, error) from None
+        header = rare
     _refuse_bomb(path, header, size)
     if header.format != "TIFF":
         _refuse_truncated(path, header.format, size)
         return header
     with tiff.opened(path) as first:
         if first.shape not in (header.shape, header.shape[::-1]):  # Pillow gives the sides as a viewer turns them
-            raise DataError(
-                f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again", file=path
-            )
+            what = f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again"
+            raise DataError(what, file=path)
         first.refuse_damaged()
         coloured = channels and tiff.channels_of(first) is not None
     return Header(header.shape, "RGB", "TIFF") if coloured else header
@@ -196,10 +197,9 @@ def _reason(error: Exception, path: Path) -> str:
 
 def _not_a_picture(path: Path, error: Exception) -> DataError:
     """Of a kind that is not read here, or damaged."""
-    with suppress(OSError), path.open("rb") as stream:
-        kind = recognise(stream.read(LOOKED_AT))
-        if kind and not kind.read:
-            return DataError(f"{kind.name} is not read here: {kind.remedy}", file=path)
+    kind = of_file(path)
+    if kind and not kind.read:
+        return DataError(f"{kind.name} is not read here: {kind.remedy}", file=path)
     return DataError(f"not a readable picture ({_reason(error, path)}): copy it again", file=path)
 
 
@@ -275,6 +275,21 @@ def _skip_segments(content: bytes) -> int:
     return place
 
 
+def _read_rare_header(path: Path) -> Header | None:
+    """Of a TIFF whose compression Pillow does not know: DataError says what to install; None for any other file."""
+    kind = of_file(path)
+    if kind is None or kind.name != "TIFF":
+        return None
+    with ExitStack() as stack:
+        try:
+            first = stack.enter_context(tiff.opened(path))
+        except DataError:
+            return None
+        tiff_codecs.refuse_unknown(first.tags, path)
+        mode = {1: "I;16" if first.dtype == np.uint16 else "L", 3: "RGB"}.get(first.samples)
+        return Header(first.shape, mode, "TIFF") if mode and first.is_direct else None
+
+
 def _read_direct(path: Path) -> Array | None:
     """A TIFF whose samples are what is shown; None for palettes, alpha, few bits, turned and inverted ones."""
     with tiff.opened(path) as first:
@@ -327,6 +342,9 @@ def _read_with_pillow(path: Path, header: Header) -> Array:
                 mode = "RGB"
             return np.asarray(picture.convert(mode) if mode else picture)
     except Exception as error:
+        if header.format == "TIFF":
+            with tiff.opened(path) as first:
+                tiff_codecs.refuse_unknown(first.tags, path)
         raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
 
 
@@ -373,28 +391,13 @@ def skipped(folder: Path, *, within: Path | None = None) -> list[Problem]:
         return []
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-    found = ((name, _why_skipped(folder / name)) for name in names if not name.lower().endswith(SUFFIXES))
-    below = ((name, _why_folder_skipped(folder / name)) for name in names if (folder / name).is_dir())
     place = within or folder
-    return [Problem(why, file=str((folder / name).relative_to(place))) for name, why in sorted([*found, *below]) if why]
+    found = ((folder / name, _why_skipped(folder / name)) for name in names)
+    return [Problem(why, file=str(path.relative_to(place))) for path, why in found if why]
 
 
 def _why_skipped(path: Path) -> str:
-    """Why a file without a picture's ending is not read; empty where it is no picture."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
-            return ""
-        with path.open("rb") as stream:
-            kind = recognise(stream.read(LOOKED_AT)) or named_like(path.suffix)
-    except OSError:
-        return ""
-    if kind is None or kind.name == "NumPy array":
-        return ""
-    if kind.read:
-        return f"a {kind.name} without the ending {kind.endings[0]}: rename it"
-    return f"{kind.name} is not read here: {kind.remedy}"
-
-
-def _why_folder_skipped(folder: Path) -> str:
-    number = len(list_images(folder))
-    return f"a sub-folder with {counted(number, 'picture')}, not read: move its pictures up" if number else ""
+    if path.is_dir():
+        number = len(list_images(path))
+        return f"a sub-folder with {counted(number, 'picture')}, not read: move its pictures up" if number else ""
+    return "" if path.name.lower().endswith(SUFFIXES) else why_unread(path)
