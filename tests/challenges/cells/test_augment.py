@@ -26,7 +26,7 @@ def crops(slide, how, count=20, size=64):
 
 
 def test_mask_and_image_move_together(slide):
-    bent = StainAugmentation(stain=0, glare=0, gamma=0, blurs=0, grains=0, bends=1.0)
+    bent = STILL.replace(bends=1.0)
     for how in (STILL, bent):
         found = crops(slide, how)
         for image, mask in found:
@@ -53,7 +53,7 @@ def test_scales_are_within_their_range():
         for column in range(50, 600, 100):
             cv2.circle(mask, (column, row), 20, 255, -1)
     image = np.dstack([mask] * 3)
-    how = StainAugmentation(stain=0, glare=0, gamma=0, blurs=0, grains=0, bends=0)
+    how = STILL.replace(bends=0, smallest=0.7, largest=1.4)
     scales = []
     for seed in range(30):
         _, _, facts, _ = cv2.connectedComponentsWithStats(cut(np.random.default_rng(seed), image, mask, 256, how)[1])
