@@ -4,6 +4,7 @@ python tiny_training.py DATA RUN [POINT]
 """
 
 import os
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -15,6 +16,8 @@ from torch import nn
 
 from handlens.challenges.cells.options import CellsSettings, CellsTraining
 from handlens.challenges.cells.training import make_task
+from handlens.inference.model import MODEL
+from handlens.runstore.plan import write_plan
 from handlens.training import batches, checkpoint, engine, folds, loop
 from handlens.training.networks import Prepare
 from handlens.training.norm import SharedBatchNorm
@@ -57,6 +60,47 @@ def train_challenge(folder, run, settings, progress):
     """As `Challenge.train`: what `--set` names changes the schedule."""
     _, schedule = engine.split_fields(FIELDS, SCHEDULE, settings.set)
     return train(folder, run, settings=settings, schedule=schedule, progress=progress)
+
+
+class CaughtFiles:
+    """A task that keeps the exported files of its folds.
+
+    file_of   by the number of an example: the file that said what was scored, or what a decision was applied to
+    answers   what was scored, by id
+    """
+
+    def __init__(self, task, folder):
+        self.task, self.folder, self.file_of, self.answers = task, folder, {}, {}
+        folder.mkdir()
+
+    def make_task(self, _progress=no_progress):
+        settled = partial(self._catch, self.task.answer_with) if self.task.answer_with else None
+        return replace(
+            self.task, infer=partial(self._catch, self.task.infer), answer_with=settled, score=self._catch_answers
+        )
+
+    def write_model(self, index, plan, folder):
+        """A model folder with the file that an example was predicted with, and the decision of its fold."""
+        folder.mkdir()
+        shutil.copyfile(self.file_of[index], folder / MODEL)
+        decision = plan.results["fold_decisions"][plan.fold_of[index]]
+        write_plan(folder, replace(plan, results={"decision": decision}))
+        return folder
+
+    def _catch(self, open_file, model):
+        copy = self.folder / f"{len(list(self.folder.iterdir()))}.onnx"
+        shutil.copyfile(model, copy)
+        ask = open_file(model)
+
+        def answer(index):
+            self.file_of[index] = copy
+            return ask(index)
+
+        return answer
+
+    def _catch_answers(self, answers):
+        self.answers |= answers
+        return self.task.score(answers)
 
 
 def die():

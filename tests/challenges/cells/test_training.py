@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
-from functools import partial
 
 import tiny_training
 
@@ -22,11 +21,11 @@ from handlens.challenges.cells.options import CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import load
 from handlens.challenges.cells.training import dice_at_levels, make_task
 from handlens.errors import HandlensError
-from handlens.inference.model import MODEL, TRAINED_ON, digest
+from handlens.inference.model import TRAINED_ON, digest
 from handlens.inference.tiling import BAND_ROWS, Tiling, cut
 from handlens.io.images import read_mask, read_rgb, write_png
 from handlens.masks.rle import decode, encode
-from handlens.runstore.plan import read_plan, write_plan
+from handlens.runstore.plan import read_plan
 from handlens.training import engine
 from handlens.training.folds import evaluate
 from handlens.training.loop import Stepper
@@ -81,39 +80,13 @@ def test_the_commands(slides, tmp_path):
     assert (tmp_path / "out" / "submission.csv").exists()
 
 
-class CaughtFiles:
-    """A task whose exported files are kept: which of them predicted an example, and what was scored."""
-
-    def __init__(self, task, folder):
-        self.folder, self.file_of, self.answers, self.task = folder, {}, {}, task
-
-    def caught(self, infer, model):
-        copy = self.folder / f"{len(list(self.folder.iterdir()))}.onnx"
-        shutil.copyfile(model, copy)
-        predict = infer(model)
-
-        def noted(index):
-            self.file_of[index] = copy
-            return predict(index)
-
-        return noted
-
-    def score(self, answers):
-        self.answers |= answers
-        return self.task.score(answers)
-
-    def make(self, _progress=no_progress):
-        return replace(self.task, infer=partial(self.caught, self.task.infer), score=self.score)
-
-
 @pytest.mark.parametrize("turns", [1, 8])
 def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
     """Every out-of-fold answer is what a predictor of that fold's file and decision says about the case's file.
 
     Slides have several bands, one several tiles; labels lie beside what they show and end before the border.
     """
-    data, files, run = tmp_path / "data", tmp_path / "files", tmp_path / "run"
-    files.mkdir()
+    data, run = tmp_path / "data", tmp_path / "run"
     shutil.copytree(slides / "train", data / "train")
     for number, path in enumerate(sorted((data / "train" / "im").iterdir())):
         copies = (3, 9) if number == 0 else (3, 2)
@@ -123,27 +96,23 @@ def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
         write_png(path, np.tile(read_rgb(path), (*copies, 1))[: 290 + number])
         write_png(mask, label[: 290 + number])
     fields = tiny_training.FIELDS.replace(turns=turns)
-    task = CaughtFiles(tiny_training.make_tiny_task(data, fields=fields), files)
-    cases = task.task.cases
+    caught = tiny_training.CaughtFiles(tiny_training.make_tiny_task(data, fields=fields), tmp_path / "files")
+    cases = caught.task.cases
     assert min(case.shape[0] for case in cases) > BAND_ROWS
     assert len(cut(cases[0].shape[1], Tiling()).starts) > 1
-    engine.train(task.make, tiny_training.SCHEDULE.replace(steps=12), tiny_training.TWO_FOLDS, run, no_progress)
+    engine.train(caught.make_task, tiny_training.SCHEDULE.replace(steps=12), tiny_training.TWO_FOLDS, run, no_progress)
     plan = read_plan(run)
-    assert set(task.answers) == {case.id for case in cases}
-    assert sum(answer.area for answer in task.answers.values()) > 0
-    assert len({task.file_of[index].read_bytes() for index in range(len(cases))}) == 2
+    assert set(caught.answers) == {case.id for case in cases}
+    assert sum(answer.area for answer in caught.answers.values()) > 0
+    assert len({caught.file_of[index].read_bytes() for index in range(len(cases))}) == 2
     for index, case in enumerate(cases):
-        folder = tmp_path / f"model{index}"
-        folder.mkdir()
-        shutil.copyfile(task.file_of[index], folder / MODEL)
-        decision = plan.results["fold_decisions"][plan.fold_of[index]]
-        assert decision["down"] != 0
-        write_plan(folder, replace(plan, results={"decision": decision}))
-        predictor = load(Context(CellsSettings(), model=folder))
+        model = caught.write_model(index, plan, tmp_path / f"model{index}")
+        predictor = load(Context(CellsSettings(), model=model))
+        assert predictor.decision.down != 0
         with predictor.decode(case) as image:
             answer = predictor.predict(image).answer
-        assert np.array_equal(answer.starts, task.answers[case.id].starts)
-        assert np.array_equal(answer.lengths, task.answers[case.id].lengths)
+        assert np.array_equal(answer.starts, caught.answers[case.id].starts)
+        assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
     shipped = load(Context(CellsSettings(), model=run))
     assert shipped.decision.plain() == plan.results["decision"]
     assert (shipped.turns, shipped.model.trained_on) == (turns, {digest(case) for case in cases})

@@ -13,6 +13,7 @@ import pytest
 from folders import cut, only_problem
 from PIL import Image
 
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions import CHALLENGE
 from handlens.challenges.lesions.data import read_demographics
 from handlens.errors import DataError
@@ -27,7 +28,7 @@ Table = list[list[str]]
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32, settings={})
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32, settings=LesionsSettings())
     return folder
 
 

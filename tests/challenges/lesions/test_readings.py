@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import lesions as oracle
 
 import handlens
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions import contract, data, judge, options, score
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
@@ -15,7 +16,7 @@ from handlens.sandbox.runner import Slot
 from handlens.sandbox.verdicts import RefusedError
 from handlens.types import Case, Truth
 
-SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
+SETTINGS = LesionsSettings()
 CODEC = score.codec(SETTINGS)
 CASE = Case("a.jpg", None)
 CLASSES = TAXONOMIES["ten"].classes
