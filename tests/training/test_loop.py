@@ -17,7 +17,7 @@ STAGE = Stage("fold0", 0, (0, 1), (2,), 12)
 
 def make_task():
     """Only what a step needs."""
-    unused = {name: None for name in ("challenge", "ids", "groups", "fields", "make_item", "infer", "decide")}
+    unused = dict.fromkeys(("challenge", "ids", "groups", "fields", "make_item", "infer", "decide"))
     unused |= dict.fromkeys(("answer", "score", "graph", "default"))
     return Task(
         **unused,

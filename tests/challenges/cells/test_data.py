@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from folders import cut, only_problem, refused_solution
 
-from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells import CHALLENGE
+from handlens.challenges.cells.options import CellsSettings
 from handlens.errors import DataError
 from handlens.io.images import read_mask, write_png
 from handlens.masks.rle import decode

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 from oracles import cells as oracle
 
 import handlens
-from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells import data, score
+from handlens.challenges.cells.options import CellsSettings
 from handlens.errors import DataError, SubmissionError
 from handlens.io.images import write_png
 from handlens.masks.rle import encode, format_pairs
@@ -119,7 +119,9 @@ def test_the_score_is_the_texts(pairs, order):
     said = {str(number): answer for number, (answer, _) in enumerate(pairs)}
     truth = Truth(tuple(Case(id, None, (4, 5)) for id in truths), lambda case: encode(truths[case.id], order=order))
     parsed = {id: encode(mask, order=order) for id, mask in said.items()}
-    assert score.score(parsed, truth, CellsSettings(order=order)).value == pytest.approx(oracle.score(said, truths), rel=1e-15)
+    assert score.score(parsed, truth, CellsSettings(order=order)).value == pytest.approx(
+        oracle.score(said, truths), rel=1e-15
+    )
 
 
 def test_the_real_masks_as_answers_score_1(real_data, tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.nuclei import Nucleus, locate
+from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.sample import make_slide, write_sample
 from handlens.io import images
 

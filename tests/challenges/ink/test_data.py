@@ -10,8 +10,8 @@ import pytest
 import tifffile
 from folders import cut, only_problem, refused_solution
 
-from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink import CHALLENGE
+from handlens.challenges.ink.options import InkSettings
 from handlens.errors import DataError
 from handlens.io.images import read_header, read_mask, write_png
 from handlens.masks.rle import decode

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 from oracles import ink as oracle
 
 import handlens
-from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink import data, predictor, score
+from handlens.challenges.ink.options import InkSettings
 from handlens.errors import DataError
 from handlens.io import volumes
 from handlens.io.images import read_mask, write_png
@@ -42,9 +42,7 @@ def test_reading_02_pixels_are_numbered_along_the_rows():
 def test_reading_03_f_half_is_0_where_undefined(tmp_path):
     assert score.BETA == 0.5
     nothing = Truth((CASE,), lambda case: encode(np.zeros((3, 4), bool), order="rows"))
-    assert (
-        score.score({"a": encode(np.zeros((3, 4), bool), order="rows")}, nothing, InkSettings()).value == 0
-    )
+    assert score.score({"a": encode(np.zeros((3, 4), bool), order="rows")}, nothing, InkSettings()).value == 0
     # p = 2/4, r = 2/2: 1.25 * 0.5 / (0.25 * 0.5 + 1)
     assert run(tmp_path, "a,1 2,3,4\n", "a,1 4\n") == pytest.approx(0.625 / 1.125)
 
@@ -106,9 +104,7 @@ def test_the_score_is_the_texts(pairs):
     said = {str(number): answer for number, (answer, _) in enumerate(pairs)}
     truth = Truth(tuple(Case(id, None, (4, 5)) for id in truths), lambda case: encode(truths[case.id], order="rows"))
     parsed = {id: encode(mask, order="rows") for id, mask in said.items()}
-    assert score.score(parsed, truth, InkSettings()).value == pytest.approx(
-        oracle.score(said, truths), rel=1e-15
-    )
+    assert score.score(parsed, truth, InkSettings()).value == pytest.approx(oracle.score(said, truths), rel=1e-15)
     assert score.score(parsed, truth, InkSettings(average="pooled")).value == pytest.approx(
         oracle.pooled(said, truths), rel=1e-15
     )

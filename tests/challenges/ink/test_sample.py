@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink import data
+from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink.sample import write_sample
 from handlens.io import volumes
 from handlens.io.images import read_mask

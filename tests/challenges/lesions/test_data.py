@@ -13,9 +13,9 @@ import pytest
 from folders import cut, only_problem
 from PIL import Image
 
-from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions import CHALLENGE
 from handlens.challenges.lesions.data import read_demographics
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.errors import DataError
 from handlens.io.images import write_jpeg, write_png
 

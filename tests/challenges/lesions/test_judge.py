@@ -107,7 +107,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
         entry_of("twin", 0.6, 20.0),
         entry_of("large", 0.5, 10.0, mib=100.0),
     ]
-    ranked = judge._ranked(entries, {"efficiency": "size-and-time"})
+    ranked = judge._ranked(entries, LESIONS.settings())
     assert [(entry.model, entry.rank) for entry in ranked] == [
         ("best", 1),
         ("twin", 1),
@@ -118,7 +118,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
     field = [50.0, 20.0, 20.0, 10.0]
     assert ranked[2].parts["Efficiency"] == efficiency(100.0, 10.0, field=field) == 0.75
     assert ranked[0].parts["Final Score"] == pytest.approx(0.9 * 0.6 + 0.1 * (0.5 + 0.5 * 0.75))
-    by_size = judge._ranked(entries, {"efficiency": "size-only"})
+    by_size = judge._ranked(entries, LESIONS.settings(efficiency="size-only"))
     assert {entry.model: entry.parts.get("Efficiency") for entry in by_size} == {
         "best": 1,
         "twin": 1,
@@ -148,7 +148,7 @@ def test_labels_lie_apart_from_the_questions(hidden, tmp_path, quick):
     ours, theirs = (judged([path], folder).models[0].parts for folder in (tmp_path, hidden))
     assert ours["Prediction Score"] == theirs["Prediction Score"]
     (tmp_path / "truth" / "labels.csv").write_text("filename,label\n0.png,AK\n")
-    with pytest.raises(DataError, match=r"1\.png has no label \(9 such cases\)"):
+    with pytest.raises(DataError, match=r"9 cases without a label \(first: 1\.png\): add the labels under truth/"):
         judged([path], tmp_path)
 
 

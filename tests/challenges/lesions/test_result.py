@@ -43,7 +43,9 @@ def test_it_is_what_solve_writes(predictor, data, tmp_path):
 
 
 def test_its_parts_agree(predictor):
-    result = predictor(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8), age=50, gender="f", site="head")
+    result = predictor(
+        np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8), age=50, gender="f", site="head"
+    )
     assert isinstance(result, LesionResult)
     assert tuple(result.probabilities) == TEN.classes
     assert sum(result.probabilities.values()) == pytest.approx(1, abs=1e-12)
@@ -101,7 +103,9 @@ def test_demographics_out_of_range_are_refused(predictor, facts, message):
         predictor(np.zeros((20, 20, 3), np.uint8), **facts)
 
 
-@pytest.mark.parametrize("value", [np.zeros(5), np.zeros((4, 4, 7), np.uint8), np.full((4, 4), -1.0), None, "absent.jpg"])
+@pytest.mark.parametrize(
+    "value", [np.zeros(5), np.zeros((4, 4, 7), np.uint8), np.full((4, 4), -1.0), None, "absent.jpg"]
+)
 def test_what_is_no_photograph_is_refused(predictor, value):
     with pytest.raises(DataError, match="no image|floats outside|cannot be read"):
         predictor(value)

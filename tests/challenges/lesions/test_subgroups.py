@@ -1,7 +1,7 @@
 """The card's tables count right."""
 
-from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions import score, subgroups
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.types import Case, Truth
 
