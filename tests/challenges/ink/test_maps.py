@@ -6,9 +6,8 @@ import pytest
 import tifffile
 import zarr
 
-from handlens.challenges.ink.maps import Decision, enlarge, find_ink, write_map
+from handlens.challenges.ink.maps import enlarge, write_map
 from handlens.io import volumes
-from handlens.masks.rle import decode
 
 SHAPE = (601, 517)
 
@@ -33,16 +32,6 @@ def test_bands_make_the_whole(coarse):
     bands = list(enlarge(coarse, SHAPE))
     assert [top for top, _ in bands] == [0, 256, 512]
     assert np.array_equal(np.concatenate([rows for _, rows in bands]), whole(coarse))
-
-
-def test_ink_is_inside_the_mask_and_not_too_small(coarse, mask):
-    everything = decode(find_ink(coarse, mask, Decision(0.5)), SHAPE, order="rows")
-    assert np.array_equal(everything, (whole(coarse) > 0.5) & mask)
-    large = decode(find_ink(coarse, mask, Decision(0.5, smallest=300)), SHAPE, order="rows")
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(everything.astype(np.uint8), connectivity=4)
-    kept = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= 300)
-    assert 1 < len(kept) < count
-    assert np.array_equal(large, everything & np.isin(labels, kept))
 
 
 @pytest.mark.parametrize("form", ["tiff", "zarr"])

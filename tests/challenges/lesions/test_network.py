@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+
 import torch
 
-from handlens.challenges.lesions.network import Contest, Facts, PhotoClassifier, Shrink, features_of, logits_of
+from handlens.challenges.lesions.network import Contest, Facts, PhotoClassifier, Shrink, features_of
 from handlens.errors import ModelError
 
 
@@ -12,6 +15,22 @@ def make(**other):
     torch.manual_seed(0)
     given = {"classes": 4, "sites": 7, "frozen": 2, "still": True, "dropout": 0.0, **other}
     return PhotoClassifier("lite0", "scratch", **given)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def logits_of(network, image, facts, size):
+    """What a network says about one (3, side, side) photograph that is reduced as in the contest."""
+    with torch.inference_mode():
+        pixels = Shrink(image.shape[1], size)(torch.from_numpy(image)[None])
+        prepared = (pixels - network.prepare.centre) / network.prepare.spread
+        return network.answer(prepared, torch.from_numpy(facts)[None])[0].numpy()
 
 
 def test_unknown_facts_have_places_of_their_own():

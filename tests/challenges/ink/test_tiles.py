@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.ink.tiles import STRIDE, Effort, InMemory, predict
+from handlens.challenges.ink.tiles import STRIDE, InMemory, Resources, predict
 from handlens.errors import DataError
+from handlens.types import Work
 
 SHAPE = (700, 1130)
 
@@ -38,24 +39,24 @@ def source():
 
 
 def test_tiles_come_back_together(source):
-    answer = predict(source, brightness, Effort(turns=1))
+    answer = predict(source, brightness, Resources(turns=1))
     assert answer.shape == (175, 283)
     assert np.allclose(answer, squares(source.window[1]) / 255, atol=1e-6)
 
 
 def test_turns_are_averaged(source):
-    one, four = (predict(source, contrast, Effort(turns=turns)) for turns in (1, 4))
+    one, four = (predict(source, contrast, Resources(turns=turns)) for turns in (1, 4))
     assert not np.allclose(one, four, atol=1e-3)
-    straight = predict(source, brightness, Effort(turns=4))
+    straight = predict(source, brightness, Resources(turns=4))
     assert np.allclose(straight, squares(source.window[1]) / 255, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "effort", [{"rows": 1}, {"rows": 37}, {"threads": 3}, {"threads": 0}, {"threads": 2, "rows": 64}]
+    "resources", [{"rows": 1}, {"rows": 37}, {"threads": 3}, {"threads": 0}, {"threads": 2, "rows": 64}]
 )
-def test_bands_and_threads_do_not_matter(source, effort):
-    expected = predict(source, contrast, Effort(turns=4))
-    assert np.array_equal(predict(source, contrast, Effort(turns=4, **effort)), expected)
+def test_bands_and_threads_do_not_matter(source, resources):
+    expected = predict(source, contrast, Resources(turns=4))
+    assert np.array_equal(predict(source, contrast, Resources(turns=4, **resources)), expected)
 
 
 def test_tiles_outside_the_mask_are_not_asked(source):
@@ -65,10 +66,10 @@ def test_tiles_outside_the_mask_are_not_asked(source):
         asked.append(window.any())
         return brightness(window)
 
-    answer = predict(source, network, Effort(turns=1))
+    answer = predict(source, network, Resources(turns=1))
     everything = InMemory(source.window, np.ones(SHAPE, bool))
     skipped = len(asked)
-    predict(everything, network, Effort(turns=1))
+    predict(everything, network, Resources(turns=1))
     assert skipped < len(asked) - skipped
     assert all(asked[:skipped])
     assert not answer[:, 260:].any()
@@ -82,11 +83,12 @@ def test_every_row_is_read_once(source):
             asked.extend(range(top, bottom))
             return super().read(top, bottom)
 
-    predict(Counting(source.window, source.mask), brightness, Effort(turns=1, rows=50))
+    predict(Counting(source.window, source.mask), brightness, Resources(turns=1, rows=50))
     assert asked == list(range(SHAPE[0]))
 
 
 class Memory(dict):
+    folder = None
     load = dict.get
     save = dict.__setitem__
 
@@ -102,16 +104,16 @@ def test_a_killed_run_goes_on(source):
         return contrast(window)
 
     dies, lines, kept = 0, Memory(), Memory()
-    expected = predict(source, dying, Effort(turns=1), lines)
+    expected = predict(source, dying, Resources(turns=1), Work(checkpoints=lines))
     all_calls, dies = len(calls), len(calls) - 1  # in the last line
     calls.clear()
     with pytest.raises(MemoryError):
-        predict(source, dying, Effort(turns=1, threads=1), kept)
+        predict(source, dying, Resources(turns=1, threads=1), Work(checkpoints=kept))
     assert 0 < len(kept) < len(lines)
     done, dies = len(kept), 0
     calls.clear()
-    effort = Effort(turns=1, tell=lambda *now: told.append(now))
-    assert np.array_equal(predict(source, dying, effort, kept), expected)
+    work = Work(progress=lambda *now: told.append(now), checkpoints=kept)
+    assert np.array_equal(predict(source, dying, Resources(turns=1), work), expected)
     assert 0 < len(calls) < all_calls
     assert told == [(count, len(lines)) for count in range(done, len(lines) + 1)]
     assert all(np.array_equal(kept[line], lines[line]) for line in lines)
@@ -125,12 +127,12 @@ def test_what_cannot_be_read_is_said(source):
             return super().read(top, bottom)
 
     with pytest.raises(DataError, match="slice 03.tif is truncated"):
-        predict(Broken(source.window, source.mask), brightness, Effort(turns=1, rows=64))
+        predict(Broken(source.window, source.mask), brightness, Resources(turns=1, rows=64))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 700), (33, 40), (512, 3)])
 def test_odd_sizes(shape):
     random = np.random.default_rng(0)
     small = InMemory(random.integers(1, 256, (3, *shape), dtype=np.uint8), np.ones(shape, bool))
-    answer = predict(small, brightness, Effort(turns=4))
+    answer = predict(small, brightness, Resources(turns=4))
     assert np.allclose(answer, squares(small.window[1]) / 255, atol=1e-6)
