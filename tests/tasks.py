@@ -3,11 +3,13 @@
 import os
 import signal
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from handlens.errors import DataError, HandlensError, ModelError, Problem, SubmissionError
 from handlens.masks.rle import EMPTY
+from handlens.types import Prediction
 
 
 class OddError(HandlensError):
@@ -98,22 +100,25 @@ def make_nothing():
 
 @dataclass(frozen=True)
 class Staged:
-    """A recipe that answers nothing, slowly, and has trouble with some cases while a file named `trouble` is there."""
+    """A predictor that answers nothing, slowly, and has trouble with some cases while a file `trouble` is there."""
 
     folder: Path
     seconds: float = 0.0
     troubles: tuple = ()
 
-    parallel = True
+    model = None
 
-    def prepare(self, context, /):
-        with (self.folder / "prepared").open("a") as stream:
+    def load(self, context, /):
+        with (self.folder / "loaded").open("a") as stream:
             stream.write(f"{os.getpid()}\n")
-        return self.answer
+        return self
 
-    def answer(self, case):
+    def decode(self, case, /):
+        return nullcontext(case)
+
+    def predict(self, case, work, /):
         (self.folder / f"asked-{case.id}-{os.getpid()}").touch()
         time.sleep(self.seconds)
         if (self.folder / "trouble").exists():
             trouble(dict(self.troubles).get(case.id))
-        return EMPTY
+        return Prediction(EMPTY)

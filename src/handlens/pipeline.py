@@ -119,7 +119,9 @@ def _refuse_odd_ids(cases: Sequence[Case], folder: Path) -> None:
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 
-def find_truth(challenge: AnyChallenge, path: Path, part: Part | None = None) -> Path | None:
+def find_truth(
+    challenge: Challenge[Any, Any, SettingsT], path: Path, settings: SettingsT, part: Part | None = None
+) -> Path | None:
     """Where the labels of a part lie: a file itself; `truth/`, or labels beside the test cases; the training labels.
 
     The one place that chooses. Where `part` is not given it is the test part of a folder that has labels for it,
@@ -133,7 +135,7 @@ def find_truth(challenge: AnyChallenge, path: Path, part: Part | None = None) ->
     if (path / TRUTH).is_dir():
         return path / TRUTH
     test = {case.id for case in challenge.read_cases(path, "test")}
-    if test and _has_labels(challenge, path / "test", test):
+    if test and _has_labels(challenge, path / "test", test, settings):
         return path / "test"
     if part == "test":
         return None
@@ -143,12 +145,14 @@ def find_truth(challenge: AnyChallenge, path: Path, part: Part | None = None) ->
     return path
 
 
-def _has_labels(challenge: AnyChallenge, folder: Path, ids: set[str]) -> bool:
+def _has_labels(
+    challenge: Challenge[Any, Any, SettingsT], folder: Path, ids: set[str], settings: SettingsT
+) -> bool:
     """Whether a folder holds labels for just these cases."""
     if not folder.is_dir():
         return False
     try:
-        return {case.id for case in challenge.open_truth(folder, challenge.settings()).cases} == ids
+        return {case.id for case in challenge.open_truth(folder, settings).cases} == ids
     except HandlensError:
         return False
 
@@ -157,7 +161,7 @@ def open_truth(
     challenge: Challenge[Any, LabelT, SettingsT], path: Path, settings: SettingsT, part: Part | None = None
 ) -> Truth[LabelT]:
     """Labelled cases of a file, or of a part of a data folder; see `find_truth`."""
-    place = find_truth(challenge, path, part)
+    place = find_truth(challenge, path, settings, part)
     if place is None:
         raise DataError("no truth/ for its test part: add it, or say --part train", file=path)
     truth = challenge.open_truth(place, settings)
@@ -460,7 +464,7 @@ def _truth_of(
     """The truth of the cases where the data folder has it; a note says why truth that is there cannot be used."""
     if not folder.is_dir():
         return None
-    place = find_truth(challenge, folder, part)
+    place = find_truth(challenge, folder, settings, part)
     if place is None:
         return None
     try:

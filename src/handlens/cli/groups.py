@@ -141,7 +141,8 @@ def _shown_default(value: Any) -> str:
 def _read_fields(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """`--set a=1 --set b=2` as a mapping; the last of one name counts."""
     for text in texts:
-        if not text.partition("=")[0].isidentifier() or "=" not in text:
+        name, equals, _ = text.partition("=")
+        if not equals or not all(part.isidentifier() for part in name.split(".")):
             raise click.BadParameter(f"{text!r}; expected FIELD=VALUE")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
