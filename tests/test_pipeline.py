@@ -21,7 +21,7 @@ from handlens.errors import DataError, HandlensError, ModelError
 from handlens.inference.model import digest
 from handlens.io import files
 from handlens.masks.rle import EMPTY
-from handlens.runstore.store import MANIFEST, UNFINISHED, Journal, read_manifest
+from handlens.runstore.store import MANIFEST, UNFINISHED, read_manifest
 from handlens.types import Prediction
 
 

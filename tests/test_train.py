@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 import handlens
 from handlens import pipeline, registry
+from handlens.challenges.cells.options import CellsSettings
 from handlens.cli import cli
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.challenges.cells.options import CellsSettings
 from handlens.lazy import lazy
 from handlens.masks.rle import EMPTY, Rle
 from handlens.runstore.store import MANIFEST, UNFINISHED, read_manifest

@@ -145,9 +145,7 @@ def find_truth(
     return path
 
 
-def _has_labels(
-    challenge: Challenge[Any, Any, SettingsT], folder: Path, ids: set[str], settings: SettingsT
-) -> bool:
+def _has_labels(challenge: Challenge[Any, Any, SettingsT], folder: Path, ids: set[str], settings: SettingsT) -> bool:
     """Whether a folder holds labels for just these cases."""
     if not folder.is_dir():
         return False

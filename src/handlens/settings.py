@@ -75,8 +75,8 @@ class Field:
             return f"one of {', '.join(map(str, self.choices))}"
         if self.type is bool:
             return "true or false"
-        nouns = {int: "a whole number", float: "a number", Path: "a path", str: "text", dict[str, str]: "names with texts"}
-        words = [nouns.get(self.type, str(self.type))]
+        nouns = {int: "a whole number", float: "a number", Path: "a path", str: "text"}
+        words = ["names with texts" if get_origin(self.type) is dict else nouns.get(self.type, str(self.type))]
         if self.multiple is not None:
             words = [f"a multiple of {self.multiple}"]
         if self.minimum is not None and self.maximum is not None:
@@ -178,11 +178,16 @@ def _explain(cls: type[Settings], given: Mapping[str, Any], message: str) -> str
     if unknown:
         names = ", ".join(field.path for field in fields_of(cls)) or "none"
         return f"there is no field {unknown[1]}; there are {names}"
+    missing = re.search(r"missing required field `([^`]*)`(?: - at `\$\.([\w.]+)`)?", message)
+    if missing:
+        path = ".".join(filter(None, (missing[2], missing[1])))
+        field = next(each for each in fields_of(cls) if each.path == path)
+        return f"{path} is missing; expected {field.expected}"
     place = re.search(r"`\$\.([\w.]+)(?:\[[^`]*)?`", message)
     if place is None:
         return message
     value: Any = given
     for name in place[1].split("."):
         value = value[name]
-    field = next((each for each in fields_of(cls) if each.path == place[1]), None)
-    return f"{place[1]} is {value!r}; expected {field.expected if field else 'a mapping of its fields'}"
+    expected = next((each.expected for each in fields_of(cls) if each.path == place[1]), "a mapping of its fields")
+    return f"{place[1]} is {value!r}; expected {expected}"

@@ -47,7 +47,7 @@ class Model:
         """What training decided, as the challenge's decision; ModelError where it is missing or out of range."""
         page = self.plan.results.get("decision")
         try:
-            return kind.parse(page if isinstance(page, dict) else {}, strict=False)
+            return kind.parse(page if isinstance(page, dict) else {})
         except HandlensError as error:
             raise ModelError(f"{self.folder / PLAN}: decision: {error}: train again") from None
 

@@ -87,7 +87,8 @@ def inspect_figures(
         return _inspect_all(figures, partial(make, None), None, None, workers, progress)
     _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
-    key = hashlib.sha256("\n".join([*about.values(), *(str(figure.path.absolute()) for figure in figures)]).encode(errors="replace")).hexdigest()
+    places = (str(figure.path.absolute()) for figure in figures)
+    key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
     with open_store(out, key, about, overwrite=overwrite) as store:
         target = Target(out, alone=len(figures) == 1)
         journal = store.journal("figures")
