@@ -33,6 +33,7 @@ WITHIN = {
     "runstore",
     "sandbox",
     "training",
+    "pipeline",
     "cli",
 }  # rooms whose modules build on each other
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)

@@ -169,7 +169,7 @@ def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "write_cells", full)
+        patch.setattr("handlens.pipeline.solving.write_cells", full)
         with pytest.raises(OSError, match="No space left"):
             pipeline.solve(challenge, cells, out, predictor=Counting())
     second = Counting()

@@ -75,7 +75,7 @@ def test_the_predictor_is_loaded_once_and_cases_are_answered_elsewhere(cells, tm
     [(True, 4, 100, 4), (True, 4, 4, 2), (True, 4, 3, 1), (True, 1, 100, 1), (False, 4, 100, 1)],
 )
 def test_how_many_workers_there_are_by_default(monkeypatch, parallel, cores, waiting, workers):
-    monkeypatch.setattr(pipeline, "usable_cores", lambda: cores)
+    monkeypatch.setattr("handlens.pipeline.each_case.usable_cores", lambda: cores)
     challenge = replace(registry.challenge("cells"), parallel=parallel)
     assert max(1, pipeline.count_workers(challenge, None, waiting)) == workers
     assert pipeline.count_workers(challenge, 3, waiting) == 3

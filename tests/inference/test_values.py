@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from handlens.errors import DataError
-from handlens.inference.values import as_array, as_rgb
+from handlens.inference.values import as_picture, as_rgb
 from handlens.io.images import read_rgb, write_png
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
@@ -59,7 +59,7 @@ def test_a_path_is_read_as_solve_reads_it(tmp_path):
     write_png(tmp_path / "a.png", COLOUR)
     for path in (tmp_path / "a.png", str(tmp_path / "a.png")):
         assert np.array_equal(as_rgb(path), read_rgb(tmp_path / "a.png"))
-        assert np.array_equal(as_array(path), COLOUR)
+        assert np.array_equal(as_picture(path), COLOUR)
     with pytest.raises(DataError, match=r"none\.png"):
         as_rgb(tmp_path / "none.png")
 
@@ -84,3 +84,15 @@ def test_a_path_is_read_as_solve_reads_it(tmp_path):
 def test_what_is_no_image_is_refused(value, message):
     with pytest.raises(DataError, match=message):
         as_rgb(value)
+
+
+def test_a_picture_keeps_its_bits_and_channels():
+    for array in (GREY, COLOUR, np.dstack([COLOUR, GREY]), GREY.astype(np.uint16) * 257):
+        assert np.array_equal(as_picture(array), array)
+        assert np.array_equal(as_picture(Image.fromarray(array)), array)
+    assert np.array_equal(as_picture(GREY[:, :, None]), GREY)
+    assert np.array_equal(as_picture(COLOUR / 255), COLOUR)
+    assert as_picture(GREY > 99).shape == (6, 9, 3)
+    for value in (np.zeros((4, 5, 2), np.uint8), np.zeros((4, 5), np.int32), np.zeros((2, 4, 5, 3), np.uint8), None):
+        with pytest.raises(DataError):
+            as_picture(value)

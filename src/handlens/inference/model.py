@@ -25,6 +25,9 @@ class Model:
     folder: Path
     plan: Plan
 
+    def __repr__(self) -> str:
+        return f"<Model {self.folder}: {self.plan.challenge}>"
+
     @property
     def file(self) -> Path:
         return self.folder / MODEL
