@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,8 +118,17 @@ def print_table(table: Table) -> None:
     """A table as wide as the terminal; where stdout is no terminal, 80 columns."""
     from rich.console import Console
 
+    Console(width=_columns(), highlight=False).print(table)
+
+
+def print_wrapped(text: str) -> None:
+    """A long sentence in lines that fit, the later ones indented."""
+    click.echo(textwrap.fill(text, _columns(), subsequent_indent="  ", break_on_hyphens=False))
+
+
+def _columns() -> int:
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
-    Console(width=max(NARROWEST, width), highlight=False).print(table)
+    return max(NARROWEST, width)
 
 
 def make_table(columns: Sequence[str], *, left: int = 1, title: str | None = None) -> Table:
