@@ -2,14 +2,27 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import click
+import numpy as np
 import pytest
+from click.testing import CliRunner
+from onnx_models import write_dark_is_cell
 
-from handlens import registry
+from handlens import pipeline, registry
+from handlens.cli import cli
+from handlens.cli.judge import print_standings
+from handlens.inference.model import write_trained_on
+from handlens.io.images import write_png
+from handlens.runstore.store import UNFINISHED
+from handlens.settings import fields_of
+from handlens.types import Judged, Judgement
 
 EXAMPLES = {  # a good table for made-up truth, small enough to write by hand
     "forgery": ("case_id,annotation,shape\n1,authentic,authentic\n2,\"[1, 4]\",\"[9, 9]\"\n", 'case_id,annotation\n2,"[1, 4]"\n1,authentic\n'),
@@ -19,9 +32,17 @@ EXAMPLES = {  # a good table for made-up truth, small enough to write by hand
 }  # fmt: skip
 
 
-def handlens(*args, cwd=None):
+def handlens(*args, cwd=None, **environment):
+    """The program as a shell starts it."""
     command = [sys.executable, "-c", "from handlens.cli import main; main()", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, timeout=300, env={**os.environ, **environment}
+    )
+
+
+def run(*args):
+    """The same in this process, which is faster."""
+    return CliRunner().invoke(cli, list(map(str, args)))
 
 
 @pytest.fixture(scope="module")
@@ -173,30 +194,21 @@ def test_options_of_a_challenge(name, tmp_path):
     assert handlens("score", name, tmp_path / "mine.csv", "--truth", tmp_path / "truth.csv", *option).returncode == 0
 
 
-def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
-    assert handlens("sample", "forgery", data, "--cases", 6, "--size", 400).returncode == 0
-    command = [
-        sys.executable,
-        "-c",
-        "from handlens.cli import main; main()",
-        "solve",
-        "forgery",
-        str(data),
-        "-o",
-        str(out),
-    ]
+    assert handlens("sample", "forgery", data, "--cases", 6, "--size", 256).returncode == 0
+    command = [sys.executable, "-m", "handlens", "solve", "forgery", str(data), "-o", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    journal = out / "answers.jsonl"
+    journal = out / UNFINISHED / "answers.jsonl"
     deadline = time.monotonic() + 100
-    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 2) and time.monotonic() < deadline:
+    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 1) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in talk) == (130, False)
-    assert "the same command goes on from here" in talk
+    assert "stopped; the same command resumes from here" in talk
     assert handlens("solve", "forgery", data, "-o", out).returncode == 0
-    assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+    assert sorted(os.listdir(out)) == ["run.json", "score.json", "submission.csv"]
 
 
 def test_data_shows_every_problem(tmp_path):
@@ -207,18 +219,46 @@ def test_data_shows_every_problem(tmp_path):
     assert all(f"im/{number:02d}.png" in shown for number in range(25))
 
 
-def test_the_demo_solves_all_four_and_ends_in_a_table(tmp_path):
-    started = time.monotonic()
-    done = handlens("demo", "-o", tmp_path / "out")
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What the demo printed, and its folder."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    return handlens("demo", "-o", out), out
+
+
+def test_the_demo_solves_all_four_and_ends_in_a_table(demo):
+    done, out = demo
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - started < 120
     for name in registry.BUILT_IN:
-        assert f"│ {name}" in done.stdout
-        page = json.loads((tmp_path / "out" / name / "score.json").read_text())
+        page = json.loads((out / name / "score.json").read_text())
+        assert any(line.split()[:1] == [name] and f"{page['score']:.4f}" in line for line in done.stdout.splitlines())
         assert page["score"] > page["empty_score"] + 0.1
-        assert (tmp_path / "out" / name / "submission.csv").is_file()
-    again = handlens("demo", "-o", tmp_path / "out")
-    assert again.returncode == 0
+        assert (out / name / "submission.csv").is_file()
+
+
+def test_the_demo_fits_a_narrow_terminal(demo):
+    lines = demo[0].stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("seconds" in line for line in lines) == 1, "no column is broken over two lines"
+
+
+def test_the_demo_again_uses_its_data_and_prints_json(demo, monkeypatch):
+    _, out = demo
+    monkeypatch.setattr(registry, "BUILT_IN", ("cells", "lesions"))
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/data-0/**/*")}
+    done = run("demo", "-o", out, "--json", "-q")
+    pages = json.loads(done.stdout)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [page["challenge"] for page in pages] == ["cells", "lesions"]
+    for page in pages:
+        known = json.loads((out / page["challenge"] / "score.json").read_text())
+        assert (page["score"], page["empty_score"], page["count"]) == (
+            known["score"],
+            known["empty_score"],
+            known["count"],
+        )
+        assert Path(page["submission"]).is_file()
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/data-0/**/*")} == before
 
 
 def test_too_little_memory_is_said(cells, tmp_path):
@@ -226,3 +266,239 @@ def test_too_little_memory_is_said(cells, tmp_path):
     command = [sys.executable, "-c", code, "solve", "cells", str(cells), "-o", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "handlens: not enough memory for this input\n")
+
+
+# --- json for programs ------------------------------------------------------------------------------------------------
+
+
+def test_json_of_sample_solve_and_predict(tmp_path):
+    data, out = tmp_path / "data", tmp_path / "out"
+    sampled = run("sample", "cells", data, "--cases", 2, "--size", 96, "--seed", 5, "--json")
+    assert json.loads(sampled.stdout) == {
+        "folder": str(data),
+        "truth": str(data / "truth"),
+        "cases": 2,
+        "seed": 5,
+        "size": 96,
+    }
+    assert sampled.stderr == ""
+    solved = run("solve", "cells", data, "-o", out, "--json")
+    page = json.loads(solved.stdout)
+    known = json.loads((out / "score.json").read_text())
+    assert (page["submission"], page["count"], page["valid"]) == (str(out / "submission.csv"), 2, True)
+    assert (page["score"], page["parts"], page["notes"]) == (known["score"], known["parts"], known["notes"])
+    assert "cases" not in page
+    model = write_dark_is_cell(tmp_path / "model")
+    predicted = json.loads(run("predict", model, data, "-o", tmp_path / "other", "--json").stdout)
+    assert predicted["challenge"] == "cells"
+    assert predicted["score"] == json.loads((tmp_path / "other" / "score.json").read_text())["score"]
+
+
+def test_json_without_labels_has_no_score(cells, tmp_path):
+    page = json.loads(run("solve", "cells", cells / "test", "-o", tmp_path / "out", "--json").stdout)
+    assert (page["score"], page["empty_score"], page["valid"]) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["list", "sample", "data", "check", "score", "solve", "train", "judge", "inspect", "demo"]
+)
+def test_every_command_whose_answer_a_program_may_read_prints_json(command):
+    for found in leaves(cli.commands[command]):
+        assert "--json" in {name for option in found.params for name in option.opts}
+
+
+# --- quiet and verbose ------------------------------------------------------------------------------------------------
+
+
+def leaves(command):
+    """The command, or its sub-commands for the challenges."""
+    if not isinstance(command, click.Group):
+        return [command]
+    context = click.Context(command)
+    return [command.get_command(context, name) for name in command.list_commands(context)]
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_may_be_quiet_or_verbose(name):
+    found = leaves(cli.commands[name])
+    assert found
+    for command in [cli, *found]:
+        names = {flag for option in command.params for flag in option.opts}
+        assert {"-q", "--quiet", "-v", "--verbose"} <= names
+
+
+def test_quiet_leaves_results_and_errors_alone(cells, tmp_path):
+    for place in (["-q", "solve", "cells"], ["solve", "cells", "-q"]):
+        done = run(*place, cells, "-o", tmp_path / "out")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "2 cases, valid" in done.stdout
+    done = run("sample", "cells", tmp_path / "data", "--cases", 1, "--size", 96, "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+    failed = handlens("solve", "cells", tmp_path / "none", "-o", tmp_path / "x", "-q")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == f"handlens: {tmp_path / 'none'}: no such folder\n"
+
+
+def test_verbose_says_how_and_shows_where_an_error_came_from(cells, tmp_path):
+    usual, verbose = (run("solve", "cells", cells, "-o", tmp_path / "out", *more) for more in ([], ["-v"]))
+    assert "settings: CellsSettings(" in verbose.stderr
+    assert "settings:" not in usual.stderr
+    failed = handlens("-v", "solve", "cells", tmp_path / "none", "-o", tmp_path / "x")
+    assert failed.returncode == 1
+    assert "Traceback" in failed.stderr
+    assert failed.stderr.endswith(f"handlens: {tmp_path / 'none'}: no such folder\n")
+
+
+# --- solve ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["forgery", "cells", "lesions"])
+def test_a_single_image_is_solved(name, tmp_path):
+    write_png(tmp_path / "one.png", np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8))
+    done = run("solve", name, tmp_path / "one.png", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.exception
+    assert "1 case, valid" in done.stdout
+    assert "no score: the data folder has no labels for these cases" in done.stdout
+    rows = (tmp_path / "out" / "submission.csv").read_text().splitlines()
+    assert len(rows) == 2
+    assert rows[1].startswith("one")
+
+
+def test_the_baseline_is_a_solver(cells, tmp_path):
+    done = run("solve", "cells", cells, "-o", tmp_path / "out", "--solver", "baseline")
+    assert done.exit_code == 0, done.exception
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["solver"] == "baseline"
+    for name in registry.BUILT_IN:
+        assert ("--solver" in run("solve", name, "--help").output) == (name != "forgery")
+    refused = handlens("solve", "forgery", cells, "-o", tmp_path / "x", "--solver", "baseline", "--part", "test")
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_folder_with_other_results_is_refused_until_overwrite_is_said(cells, tmp_path):
+    out = tmp_path / "out"
+    assert run("solve", "cells", cells, "-o", out, "--turns", 1).exit_code == 0
+    before = (out / "submission.csv").read_bytes()
+    refused = handlens("solve", "cells", cells, "-o", out, "--turns", 8)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"handlens: {out}: holds the results of another run")
+    assert "or say --overwrite" in refused.stderr
+    assert (out / "submission.csv").read_bytes() == before
+    assert run("solve", "cells", cells, "-o", out, "--turns", 8, "--overwrite").exit_code == 0
+    assert run("solve", "cells", cells, "-o", out, "--turns", 8).exit_code == 0, "the same again"
+
+
+def test_what_is_said_about_a_model_is_said_once(cells, tmp_path):
+    model = write_dark_is_cell(tmp_path / "model")
+    plan = json.loads((model / "plan.json").read_text())
+    (model / "plan.json").write_text(json.dumps({**plan, "licence": "CC-BY-NC-SA-4.0"}))
+    challenge = registry.challenge("cells")
+    write_trained_on(model, challenge.read_cases(cells, "test")[:1])
+    done = run("solve", "cells", cells, "-o", tmp_path / "a", "--model", model)
+    assert done.output.count("trained on non-commercial data (CC-BY-NC-SA-4.0)") == 1
+    assert done.stderr.count("the model was trained on 1 of these 2 cases: this score says little about others") == 1
+    write_trained_on(model, challenge.read_cases(cells, "train"))
+    done = run("predict", model, cells, "-o", tmp_path / "b")
+    assert done.output.count("non-commercial") == 1
+    assert "this score says little" not in done.output
+
+
+# --- score and judge find labels beside the test cases ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lesions(tmp_path_factory):
+    """A data folder whose test part has its labels in test/labels.csv."""
+    folder = tmp_path_factory.mktemp("lesions") / "data"
+    pipeline.sample(registry.challenge("lesions"), folder, seed=1, cases=3, size=64)
+    (folder / "truth" / "labels.csv").replace(folder / "test" / "labels.csv")
+    shutil.rmtree(folder / "truth")
+    return folder
+
+
+def test_score_finds_labels_beside_the_test_cases(lesions, tmp_path):
+    solved = run("solve", "lesions", lesions, "-o", tmp_path / "out")
+    assert "score " in solved.stdout
+    scored = run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions)
+    assert scored.exit_code == 0, scored.exception
+    assert scored.stdout.split()[1] in solved.stdout
+    assert (
+        run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions, "--part", "test").exit_code
+        == 0
+    )
+
+
+def test_judge_finds_labels_beside_the_test_cases_and_fits_a_narrow_terminal(lesions, tmp_path):
+    model = tmp_path / "an_entry_with_a_long_name_of_a_team_that_likes_long_names.onnx"
+    shutil.copy(registry.challenge("lesions").rules.with_name("model") / "model.onnx", model)
+    (tmp_path / "broken.onnx").write_bytes(b"nothing")
+    done = handlens("judge", "lesions", model.name, "broken.onnx", "--data", lesions, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("3 cases, 2 models\n")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    page = json.loads(handlens("judge", "lesions", model, "--data", lesions, "--json", "-q").stdout)
+    assert (page["cases"], page["models"][0]["rank"]) == (3, 1)
+
+
+def test_standings_fit_a_narrow_terminal_whatever_entries_are_called(capsys):
+    parts = {"Final Score": 0.5, "Prediction Score": 0.25, "Efficiency": 0.125, "MiB": 12.0, "ms": 7.5}
+    parts |= {f"F1 of class {number}": 0.1 for number in range(10)}
+    entries = [Judged(Path(f"{'[red]x' * 20}{number}.onnx"), number, "scored", "", parts) for number in range(1, 5)]
+    refused = Judged(Path("y" * 90), 0, "refused", "reason " * 40, {}, ("a long note " * 9,))
+    print_standings(
+        Judgement((*entries, refused), 1200, ("Final Score", "Prediction Score", "Efficiency", "MiB", "ms"))
+    )
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "[red]x" in shown, "square brackets of a stranger are no markup"
+    assert "0.500000" in shown
+
+
+# --- help and completion ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ink", "cells", "lesions"])
+def test_help_of_train_lists_the_fields_of_set(name):
+    shown = run("train", name, "--help").output
+    assert "Fields for --set:" in shown
+    for settings in registry.challenge(name).training_fields:
+        for field in fields_of(settings):
+            assert f"\n    {field.path} " in shown or f"\n  {field.path} " in shown, field.path
+    assert "augmentation." in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help_fits_a_narrow_terminal(name):
+    for challenge in ("", *registry.BUILT_IN) if isinstance(cli.commands[name], click.Group) else ("",):
+        shown = run(name, *filter(None, [challenge]), "--help").output
+        assert max(map(len, shown.splitlines())) <= 80
+
+
+def completions(words):
+    """What bash offers after these words."""
+    done = handlens(
+        _HANDLENS_COMPLETE="bash_complete", COMP_WORDS=f"handlens {words}", COMP_CWORD=str(words.count(" ") + 1)
+    )
+    return {line.partition(",")[2] for line in done.stdout.splitlines()}
+
+
+def test_the_shell_completes_commands_challenges_and_options():
+    script = handlens(_HANDLENS_COMPLETE="bash_source")
+    assert script.returncode == 0
+    assert "_handlens_completion" in script.stdout
+    assert completions("") >= set(cli.commands)
+    assert completions("so") == {"solve"}
+    assert completions("solve ") >= set(registry.BUILT_IN)
+    assert completions("train ") == {"forgery", "ink", "cells", "lesions"}
+    assert completions("judge ") == {"lesions"}
+    assert "--overwrite" in completions("solve cells --")
+
+
+def test_only_shipped_models_are_listed():
+    shown = run("list", "--models")
+    pages = json.loads(run("list", "--models", "--json").stdout)
+    assert [page["challenge"] for page in pages] == ["ink", "cells", "lesions"]
+    for page in pages:
+        assert page["licence"] in shown.output
+        assert (Path(page["folder"]) / "model.onnx").is_file()

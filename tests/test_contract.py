@@ -1,5 +1,6 @@
 """The contract over every challenge of the registry, and that it can fail."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from handlens import registry, testing
 from handlens.errors import Problem
 from handlens.io.submissions import Submission
-from handlens.types import CaseScore, Inventory, Truth
+from handlens.masks.rle import Rle
+from handlens.types import CaseScore, Inventory, Prediction, Truth
 
 
 @pytest.fixture(scope="module", params=registry.names())
@@ -101,7 +103,7 @@ def _refusing(challenge):
 
 
 def _complaining(challenge):
-    return replace(challenge, inspect=lambda folder: Inventory({}, (Problem("something"),)))
+    return replace(challenge, survey=lambda folder: Inventory({}, (Problem("something"),)))
 
 
 def _numeric(challenge):
@@ -111,13 +113,17 @@ def _numeric(challenge):
 
 class _Moody:
     calls = 0
+    model = None
 
-    def prepare(self, train):
+    def __init__(self, context):
         _Moody.calls += 1
-        size = _Moody.calls
-        from handlens.masks.rle import Rle
+        self.size = _Moody.calls
 
-        return lambda case: Rle(np.array([0]), np.array([size]))
+    def decode(self, case):
+        return nullcontext()
+
+    def predict(self, decoded, work):
+        return Prediction(Rle(np.array([0]), np.array([self.size])))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ class _Moody:
         ("the_empty_answer_is_valid", _refusing),
         ("swapped_answers_score_worse", _generous),
         ("parquet_equals_csv", _numeric),
-        ("solving_gives_a_valid_submission", lambda challenge: replace(challenge, recipe=_Moody)),
+        ("solving_gives_a_valid_submission", lambda challenge: replace(challenge, load=_Moody)),
     ],
 )
 def test_the_contract_can_fail(cells, tmp_path, promise, breakage):

@@ -8,20 +8,23 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
+    {"settings"},
     {"types"},
     {"progress"},
     {"masks"},
     {"io"},
-    {"inference", "splits", "lazy"},
-    {"runstore", "sandbox"},
+    {"splits", "lazy"},
+    {"runstore"},
+    {"inference"},
+    {"sandbox"},
+    {"results"},
     {"training"},
     {"challenges"},
-    {"asking"},
     {"pipeline"},
     {"testing"},
     {"registry"},
-    {"demo"},
     {"cli"},
+    {"__main__"},
 ]
 WITHIN = {
     "masks",
@@ -30,10 +33,9 @@ WITHIN = {
     "runstore",
     "sandbox",
     "training",
+    "pipeline",
     "cli",
 }  # rooms whose modules build on each other
-TRAINING = {"torch", "lightning_fabric", "onnx", "timm"}  # what the extra `train` brings
-HEAVY = {"cv2", "scipy", "tifffile", "PIL", "pyarrow", "rich", "torch", "imagecodecs", "pypdfium2", "onnxruntime"}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)
 
 
@@ -41,17 +43,9 @@ def layer(name):
     return next(number for number, names in enumerate(LAYERS) if name in names)
 
 
-def imports(tree, top_only):
-    """Dotted names that a module imports; with `top_only` those that run when it is imported."""
-    nodes = ast.walk(tree)
-    if top_only:
-        nodes = [
-            node
-            for statement in tree.body
-            if isinstance(statement, ast.Import | ast.ImportFrom)
-            for node in [statement]
-        ]
-    for node in nodes:
+def imports(tree):
+    """Dotted names that a module imports, anywhere in it."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +58,7 @@ def imports(tree, top_only):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_module_imports_only_what_lies_below(path):
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    for name in imports(ast.parse(path.read_text()), top_only=False):
+    for name in imports(ast.parse(path.read_text())):
         if name.startswith("handlens."):
             other = name.split(".")[1]
             if own == other == "challenges":
@@ -76,11 +70,21 @@ def test_a_module_imports_only_what_lies_below(path):
                 )
 
 
-def test_every_challenge_folder_has_the_same_six_files():
+def test_training_knows_no_challenge():
+    for path in (SOURCE / "training").rglob("*.py"):
+        assert not [name for name in imports(ast.parse(path.read_text())) if name.startswith("handlens.challenges")]
+
+
+def test_the_layers_are_all_there_is():
+    names = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in MODULES}
+    assert names == set().union(*LAYERS)
+
+
+def test_every_challenge_folder_has_the_same_files():
+    same = {"__init__.py", "rules.md", "data.py", "score.py", "sample.py", "options.py", "predictor.py", "result.py"}
     for folder in (SOURCE / "challenges").iterdir():
         if folder.is_dir() and folder.name != "__pycache__":
-            names = {path.name for path in folder.iterdir()}
-            assert names >= {"__init__.py", "rules.md", "data.py", "score.py", "sample.py", "predictor.py"}, folder
+            assert {path.name for path in folder.iterdir()} >= same, folder
 
 
 def test_no_module_grows_out_of_its_room():

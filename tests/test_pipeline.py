@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import handlens
 from handlens import pipeline, registry
-from handlens.challenges.lesions.baseline import PlainRecipe
-from handlens.errors import DataError, ModelError
+from handlens.errors import DataError, HandlensError, ModelError
+from handlens.inference.model import digest
 from handlens.io import files
 from handlens.masks.rle import EMPTY
-from handlens.runstore.store import JOURNAL, Journal
+from handlens.runstore.store import MANIFEST, UNFINISHED, read_manifest
+from handlens.types import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -29,28 +33,32 @@ def cells(tmp_path_factory):
 
 
 class Counting:
-    """A recipe that counts its answers and may stop in the middle."""
+    """A predictor that counts its answers and may stop in the middle."""
+
+    model = None
 
     def __init__(self, stop_after=99, error=KeyboardInterrupt):
         self.asked, self.stop_after, self.error = [], stop_after, error
 
-    def __repr__(self):
-        return "Counting"
+    def decode(self, case, /):
+        return nullcontext(case)
 
-    def prepare(self, train, /):
-        def model(case):
-            if len(self.asked) >= self.stop_after:
-                raise self.error("stop")
-            self.asked.append(case.id)
-            return EMPTY
+    def predict(self, case, work, /):
+        if len(self.asked) >= self.stop_after:
+            raise self.error("stop")
+        self.asked.append(case.id)
+        return Prediction(EMPTY)
 
-        return model
+
+def journal_of(out):
+    return out / UNFINISHED / "answers.jsonl"
 
 
 def test_solve_leaves_a_submission_and_a_score(cells, tmp_path):
     solved = pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
     page = json.loads((tmp_path / "out" / "score.json").read_text())
-    assert sorted(os.listdir(tmp_path / "out")) == ["score.json", "submission.csv"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["run.json", "score.json", "submission.csv"]
+    assert read_manifest(tmp_path / "out")["finished"] is True
     assert page["score"] == solved.score.value > page["empty_score"]
     assert page["valid"] is True
     assert page["count"] == len(page["cases"]) == 5
@@ -86,7 +94,7 @@ def test_each_part_is_scored_by_its_own_truth(cells, tmp_path):
 def test_a_truth_about_other_cases_gives_a_note_and_no_score(cells, tmp_path):
     shutil.copytree(cells, tmp_path / "data")
     (tmp_path / "data" / "truth" / "mask" / "00.png").unlink()
-    solved = pipeline.solve(registry.challenge("cells"), tmp_path / "data", tmp_path / "out", recipe=Counting())
+    solved = pipeline.solve(registry.challenge("cells"), tmp_path / "data", tmp_path / "out", predictor=Counting())
     assert solved.score is None
     assert solved.notes == ("the truth is about other cases, so there is no score",)
 
@@ -94,26 +102,64 @@ def test_a_truth_about_other_cases_gives_a_note_and_no_score(cells, tmp_path):
 def test_stopped_in_the_middle_it_goes_on(cells, tmp_path):
     challenge, out = registry.challenge("cells"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, cells, out, recipe=Counting(stop_after=3))
-    assert os.listdir(out) == [JOURNAL]
+        pipeline.solve(challenge, cells, out, predictor=Counting(stop_after=3))
+    assert sorted(os.listdir(out)) == [MANIFEST, UNFINISHED]
+    assert os.listdir(out / UNFINISHED) == ["answers.jsonl"]
     second = Counting()
-    pipeline.solve(challenge, cells, out, recipe=second)
+    pipeline.solve(challenge, cells, out, predictor=second)
     assert second.asked == ["3", "4"]
-    assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+    assert sorted(os.listdir(out)) == ["run.json", "score.json", "submission.csv"]
 
 
-def test_another_recipe_starts_anew(cells, tmp_path):
-    challenge, out = registry.challenge("cells"), tmp_path / "out"
+def test_stopped_before_the_first_answer_it_can_be_started_again(cells, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, cells, out, recipe=Counting(stop_after=3))
+        pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", predictor=Counting(stop_after=0))
+    second = Counting()
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", predictor=second)
+    assert len(second.asked) == 5
 
-    class Other(Counting):
-        def __repr__(self):
-            return "Other"
 
+class Other(Counting):
+    """Another predictor."""
+
+
+@pytest.mark.parametrize("stop_after", [3, 99])
+def test_the_folder_of_another_run_is_refused_or_overwritten(cells, tmp_path, stop_after):
+    challenge, out = registry.challenge("cells"), tmp_path / "out"
+    try:
+        pipeline.solve(challenge, cells, out, predictor=Counting(stop_after=stop_after))
+        state = "holds the results of another run"
+    except KeyboardInterrupt:
+        state = "was begun by another run"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     other = Other()
-    pipeline.solve(challenge, cells, out, recipe=other)
+    with pytest.raises(DataError, match=f"out: {state} .*: name a new folder, or say --overwrite"):
+        pipeline.solve(challenge, cells, out, predictor=other)
+    with pytest.raises(DataError, match=state):
+        pipeline.solve(challenge, cells / "train", out, predictor=Counting())
+    with pytest.raises(DataError, match=state):
+        pipeline.solve(challenge, cells, out, predictor=Counting(), settings=challenge.settings(instances=True))
+    assert other.asked == []
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    pipeline.solve(challenge, cells, out, predictor=other, overwrite=True)
     assert len(other.asked) == 5
+    assert sorted(os.listdir(out)) == ["run.json", "score.json", "submission.csv"]
+
+
+def test_settings_of_training_alone_do_not_make_another_run(cells, tmp_path):
+    challenge = registry.challenge("cells")
+    pipeline.solve(challenge, cells, tmp_path, predictor=Counting())
+    pipeline.solve(challenge, cells, tmp_path, predictor=Counting(), settings=challenge.settings(minutes=3.0))
+
+
+@pytest.mark.parametrize("name", ["submission.csv", "submission.parquet"])
+def test_a_submission_of_somebody_else_is_not_replaced_unasked(cells, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(DataError, match=f"{name}: already there: name a new folder, or say --overwrite"):
+        pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting())
+    assert ((tmp_path / name).read_text(), os.listdir(tmp_path)) == ("mine", [name])
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting(), overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["run.json", "score.json", "submission.csv"]
 
 
 def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
@@ -123,58 +169,48 @@ def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "write_cells", full)
+        patch.setattr("handlens.pipeline.solving.write_cells", full)
         with pytest.raises(OSError, match="No space left"):
-            pipeline.solve(challenge, cells, out, recipe=Counting())
+            pipeline.solve(challenge, cells, out, predictor=Counting())
     second = Counting()
-    pipeline.solve(challenge, cells, out, recipe=second)
+    pipeline.solve(challenge, cells, out, predictor=second)
     assert second.asked == []
 
 
 def test_killed_with_9_it_goes_on(cells, tmp_path):
     out = tmp_path / "out"
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom handlens import pipeline, registry\nfrom handlens.masks.rle import EMPTY\n"
-        "class Slow:\n"
-        "    def __repr__(self): return 'Counting'\n"
-        "    def prepare(self, train):\n"
-        "        return lambda case: time.sleep(0.15) or EMPTY\n"
-        "pipeline.solve(registry.challenge('cells'), Path(sys.argv[1]), Path(sys.argv[2]), recipe=Slow())\n"
+        "import sys, time\nfrom contextlib import nullcontext\nfrom pathlib import Path\n"
+        "from handlens import pipeline, registry\nfrom handlens.masks.rle import EMPTY\n"
+        "from handlens.types import Prediction\n"
+        "class Counting:\n"
+        "    model = None\n"
+        "    def decode(self, case): return nullcontext(case)\n"
+        "    def predict(self, case, work): return time.sleep(0.15) or Prediction(EMPTY)\n"
+        "pipeline.solve(registry.challenge('cells'), Path(sys.argv[1]), Path(sys.argv[2]), predictor=Counting())\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(cells), str(out)])
-    journal = out / JOURNAL
+    journal = journal_of(out)
     deadline = time.monotonic() + 60
-    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 2) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = journal.read_bytes().count(b"\n") - 1
+    done = journal.read_bytes().count(b"\n")
     with journal.open("ab") as stream:
         stream.write(b'["4", "1 ')  # as if cut off in the middle of a line
     second = Counting()
-    pipeline.solve(registry.challenge("cells"), cells, out, recipe=second)
+    pipeline.solve(registry.challenge("cells"), cells, out, predictor=second)
     assert 2 <= done < 5
     assert second.asked == [str(number) for number in range(done, 5)]
 
 
-def test_a_damaged_journal_is_used_up_to_the_damage(tmp_path):
-    journal = Journal(tmp_path, "key")
-    for id in "abc":
-        journal.add(id, ["1 1"])
-    journal.close()
-    lines = journal.path.read_text().splitlines()
-    for garbage in ("garbage", "5", "[]", '["b", 7]', "{}"):
-        journal.path.write_text("\n".join([*lines[:2], garbage, *lines[3:]]) + "\n")
-        assert list(Journal(tmp_path, "key").done) == ["a"]
-        assert list(Journal(tmp_path, "other key").done) == []
-
-
 def test_a_broken_case_stops_or_gets_the_empty_answer(cells, tmp_path):
     challenge = registry.challenge("cells")
-    recipe = Counting(stop_after=0, error=ModelError)
+    predictor = Counting(stop_after=0, error=ModelError)
     with pytest.raises(ModelError):
-        pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe)
-    solved = pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe, keep_going=True)
+        pipeline.solve(challenge, cells, tmp_path / "out", predictor=predictor)
+    solved = pipeline.solve(challenge, cells, tmp_path / "out", predictor=predictor, keep_going=True)
     assert solved.notes[0] == "0: empty answer, because stop"
     assert json.loads((tmp_path / "out" / "score.json").read_text())["notes"] == list(solved.notes)
 
@@ -198,7 +234,7 @@ def test_a_broken_truth_is_not_passed_over(tmp_path):
     pipeline.sample(challenge, tmp_path / "data", seed=2, cases=2, size=96)
     (tmp_path / "data" / "truth" / "mask" / "00.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"truth/mask/00\.png"):
-        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting())
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=Counting())
 
 
 def test_a_damaged_training_file_does_not_stop_a_solver_that_learns_nothing(cells, tmp_path):
@@ -210,32 +246,33 @@ def test_a_damaged_training_file_does_not_stop_a_solver_that_learns_nothing(cell
 def test_an_empty_answer_for_want_of_a_better_one_is_asked_again(cells, tmp_path):
     challenge, out = registry.challenge("cells"), tmp_path / "out"
 
-    class Ill(Counting):
-        def prepare(self, train, /):
-            def model(case):
-                if case.id == "1":
-                    raise ModelError("ill")
-                if case.id == "3":
-                    raise KeyboardInterrupt
-                return EMPTY
+    ill = Counting()
+    ill.predict = lambda case, work: faint(case)
 
-            return model
+    def faint(case):
+        if case.id == "1":
+            raise ModelError("ill")
+        if case.id == "3":
+            raise KeyboardInterrupt
+        return Prediction(EMPTY)
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, cells, out, recipe=Ill(), keep_going=True)
+        pipeline.solve(challenge, cells, out, predictor=ill, keep_going=True)
     second = Counting()
-    pipeline.solve(challenge, cells, out, recipe=second)
+    pipeline.solve(challenge, cells, out, predictor=second)
     assert second.asked == ["1", "3", "4"]
 
 
-def test_changed_labels_start_anew(tmp_path):
+def test_changed_labels_are_other_data(tmp_path):
     challenge = registry.challenge("cells")
     pipeline.sample(challenge, tmp_path / "data", seed=1, cases=3, size=96)
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting(stop_after=2))
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=Counting(stop_after=2))
     shutil.copy(tmp_path / "data" / "train" / "mask" / "01.png", tmp_path / "data" / "train" / "mask" / "00.png")
     second = Counting()
-    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=second)
+    with pytest.raises(DataError, match="was begun by another run"):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=second)
+    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=second, overwrite=True)
     assert second.asked == ["0", "1", "2"]
 
 
@@ -244,31 +281,33 @@ def test_the_run_may_lie_in_the_data_folder(tmp_path):
     data = tmp_path / "data"
     pipeline.sample(challenge, data, seed=1, cases=3, size=96)
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, data, data / "out", recipe=Counting(stop_after=2))
+        pipeline.solve(challenge, data, data / "out", predictor=Counting(stop_after=2))
     second = Counting()
-    pipeline.solve(challenge, data, data / "out", recipe=second)
+    pipeline.solve(challenge, data, data / "out", predictor=second)
     assert second.asked == ["2"]
 
 
 def test_a_submission_of_another_format_does_not_stay_behind(cells, tmp_path):
-    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting())
-    pipeline.solve(registry.challenge("cells"), cells, tmp_path, recipe=Counting(), form="parquet")
-    assert sorted(os.listdir(tmp_path)) == ["score.json", "submission.parquet"]
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting())
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting(), form="parquet")
+    assert sorted(os.listdir(tmp_path)) == ["run.json", "score.json", "submission.parquet"]
 
 
 def test_a_failed_preparation_leaves_nothing(tmp_path):
     challenge = registry.challenge("lesions")
     pipeline.sample(challenge, tmp_path / "data", seed=1, cases=2, size=64)
     with pytest.raises(ModelError, match="no labelled photographs"):
-        pipeline.solve(challenge, tmp_path / "data" / "test", tmp_path / "out", recipe=PlainRecipe())
+        pipeline.solve(challenge, tmp_path / "data" / "test", tmp_path / "out", solver="baseline")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_score_says_how_it_was_made(cells, tmp_path):
     pipeline.solve(registry.challenge("cells"), cells, tmp_path)
     page = json.loads((tmp_path / "score.json").read_text())
-    assert page["recipe"].startswith("LearnedRecipe(")
+    assert (page["command"], page["solver"], page["model"]) == ("solve", "model", None)
     assert (page["part"], page["settings"]["order"], page["settings"]["instances"]) == ("test", "rows", False)
+    assert "minutes" not in page["settings"], "for training alone"
+    assert page["handlens"] == handlens.__version__
 
 
 def test_lesions_of_the_later_edition_are_solved(tmp_path):
@@ -284,14 +323,17 @@ def test_lesions_of_the_later_edition_are_solved(tmp_path):
             .replace(",ON,", ",BEN_OTH,")
         )
     shutil.rmtree(tmp_path / "data" / "truth")
-    solved = pipeline.solve(
-        challenge, tmp_path / "data", tmp_path / "out", settings=challenge.settings(taxonomy="eleven")
-    )
+    eleven = challenge.settings(taxonomy="eleven")
+    with pytest.raises(ModelError, match="the shipped model knows the ten classes: .* or say --solver baseline"):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", settings=eleven)
+    assert not (tmp_path / "out").exists()
+    solved = pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", settings=eleven, solver="baseline")
     assert solved.submission.read_text().startswith("filename,AKIEC,BCC,BEN_OTH")
 
 
 def test_truth_is_chosen_by_part(cells, tmp_path):
-    challenge, settings = registry.challenge("cells"), {"order": "rows"}
+    challenge = registry.challenge("cells")
+    settings = challenge.settings()
     train = pipeline.solve(challenge, cells, tmp_path / "out", part="train")
     assert pipeline.score(challenge, train.submission, cells, settings, "train").value == train.score.value
     assert pipeline.score(challenge, train.submission, cells, settings).value != train.score.value
@@ -307,9 +349,8 @@ def test_a_case_that_cannot_be_read_cannot_be_checked(cells, tmp_path):
     shutil.copytree(cells, tmp_path / "data")
     (tmp_path / "data" / "test" / "im" / "00.png").write_bytes(b"nothing")
     (tmp_path / "mine.csv").write_text("img,pixels\n0,1 9999999999\n1,\n2,\n3,\n4,\n")
-    (problem,) = pipeline.check(
-        registry.challenge("cells"), tmp_path / "mine.csv", tmp_path / "data", {"order": "rows"}
-    )
+    challenge = registry.challenge("cells")
+    (problem,) = pipeline.check(challenge, tmp_path / "mine.csv", tmp_path / "data", challenge.settings())
     assert str(problem).startswith("img 0: cannot be checked: ")
     assert "00.png: not a readable picture" in str(problem)
 
@@ -329,17 +370,19 @@ def test_the_submission_folder_may_not_be_a_file(cells, tmp_path):
         pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
 
 
-def test_changes_behind_a_link_start_anew(tmp_path):
+def test_changes_behind_a_link_are_seen(tmp_path):
     challenge = registry.challenge("cells")
     pipeline.sample(challenge, tmp_path / "data", seed=1, cases=3, size=96)
     (tmp_path / "data" / "test").rename(tmp_path / "elsewhere")
     (tmp_path / "data" / "test").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
     with pytest.raises(KeyboardInterrupt):
-        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=Counting(stop_after=2))
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=Counting(stop_after=2))
     shutil.copy(tmp_path / "elsewhere" / "im" / "01.png", tmp_path / "elsewhere" / "im" / "00.png")
     second = Counting()
-    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", recipe=second)
+    with pytest.raises(DataError, match="was begun by another run"):
+        pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=second)
+    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", predictor=second, overwrite=True)
     assert second.asked == ["0", "1", "2"]
 
 
@@ -367,9 +410,96 @@ def test_the_test_part_is_never_scored_by_training_labels(tmp_path):
 def test_progress_is_told(cells, tmp_path):
     told = []
     pipeline.solve(
-        registry.challenge("cells"), cells, tmp_path, recipe=Counting(), progress=lambda *now: told.append(now)
+        registry.challenge("cells"), cells, tmp_path, predictor=Counting(), progress=lambda *now: told.append(now)
     )
     assert told == [(number, 5) for number in range(6)]
+
+
+class InParts(Counting):
+    """A predictor that works on a case in four parts, keeps each, and may stop in the middle of one."""
+
+    def __init__(self, stop_at=None):
+        super().__init__()
+        self.stop_at = stop_at
+
+    def predict(self, case, work, /):
+        for part in range(4):
+            if work.checkpoints.load(f"part-{part}") is None:
+                if (case.id, part) == self.stop_at:
+                    raise KeyboardInterrupt
+                self.asked.append((case.id, part))
+                work.checkpoints.save(f"part-{part}", np.arange(part))
+            work.progress(part + 1, 4)
+        return Prediction(EMPTY)
+
+
+def test_a_large_case_shows_progress_and_resumes_inside(cells, tmp_path):
+    told, challenge = [], registry.challenge("cells")
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, cells, tmp_path, predictor=InParts(stop_at=("1", 2)))
+    second = InParts()
+    pipeline.solve(challenge, cells, tmp_path, predictor=second, progress=lambda *now: told.append(now[:2]))
+    assert second.asked == [("1", 2), ("1", 3), *((id, part) for id in "234" for part in range(4))]
+    assert told[0] == (1, 5)
+    assert told[1:6] == [(125, 500), (150, 500), (175, 500), (200, 500), (200, 500)]
+    assert told[-1] == (500, 500)
+    assert sorted(os.listdir(tmp_path)) == ["run.json", "score.json", "submission.csv"]
+
+
+def test_the_baseline_is_another_solver(cells, tmp_path):
+    challenge = registry.challenge("cells")
+    learned = pipeline.solve(challenge, cells, tmp_path / "model")
+    baseline = pipeline.solve(challenge, cells, tmp_path / "baseline", solver="baseline")
+    assert baseline.submission.read_bytes() != learned.submission.read_bytes()
+    assert baseline.score.value > baseline.empty_score
+    assert json.loads((tmp_path / "baseline" / "score.json").read_text())["solver"] == "baseline"
+    with pytest.raises(DataError, match="holds the results of another run"):
+        pipeline.solve(challenge, cells, tmp_path / "model", solver="baseline")
+    with pytest.raises(HandlensError, match="forgery has no baseline"):
+        pipeline.load(registry.challenge("forgery"), solver="baseline")
+    with pytest.raises(HandlensError, match="a baseline takes no model: leave --model out, or --solver baseline"):
+        pipeline.load(challenge, solver="baseline", model=tmp_path)
+
+
+# --- what is said about a model ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What is known of a model."""
+
+    folder: Path
+    licence: str = ""
+    trained_on: frozenset[str] = frozenset()
+
+
+def notes_with(model, cells, out):
+    predictor = Counting()
+    predictor.model = model
+    return pipeline.solve(registry.challenge("cells"), cells, out, predictor=predictor).notes
+
+
+def test_a_score_on_cases_that_were_trained_on_says_so(cells, tmp_path):
+    cases = pipeline.read_cases(registry.challenge("cells"), cells)
+    other = pipeline.read_cases(registry.challenge("cells"), cells, "train")
+    known = frozenset(digest(case) for case in cases[:2])
+    assert notes_with(Folder(tmp_path, trained_on=known), cells, tmp_path / "a") == (
+        "the model was trained on 2 of these 5 cases: this score says little about others",
+    )
+    strangers = frozenset(digest(case) for case in other)
+    assert notes_with(Folder(tmp_path, trained_on=strangers), cells, tmp_path / "b") == ()
+    assert notes_with(Folder(tmp_path), cells, tmp_path / "c") == ()
+    assert notes_with(Folder(tmp_path, trained_on=known), cells / "test", tmp_path / "d") == (), "there is no score"
+
+
+@pytest.mark.parametrize(
+    ("licence", "said"),
+    [("CC-BY-NC-SA-4.0", True), ("CC-BY-NC-4.0", True), ("Apache-2.0", False), ("CC-BY-4.0", False), ("", False)],
+)
+def test_a_non_commercial_model_says_so_once(cells, tmp_path, licence, said):
+    notes = notes_with(Folder(tmp_path, licence), cells, tmp_path / "out")
+    what = f"this model was trained on non-commercial data ({licence}): see {tmp_path / 'card.md'} before any commercial use"
+    assert notes == ((what,) if said else ())
 
 
 def test_two_cases_with_one_id_are_refused(cells):

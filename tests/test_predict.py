@@ -11,7 +11,7 @@ from onnx_models import write_dark_is_cell
 from handlens import pipeline, registry
 from handlens.cli import cli
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.runstore.store import RUN, challenge_of
+from handlens.runstore.store import write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +49,23 @@ def test_a_run_of_any_challenge_is_used(data, tmp_path, monkeypatch):
         return pipeline.Solved(out, 0, None, None, 0.0)
 
     monkeypatch.setattr(pipeline, "solve", solve)
-    (tmp_path / RUN).write_text('{"challenge": "forgery"}')
+    write_manifest(tmp_path, {"command": "train", "challenge": "forgery"}, "key", finished=True)
     assert run("predict", tmp_path, data, "-o", tmp_path / "out", "--seconds", 7).exit_code == 0
-    assert (asked["challenge"], asked["model"], asked["settings"]["seconds"]) == ("forgery", tmp_path, 7)
+    assert (asked["challenge"], asked["model"], asked["settings"].seconds) == ("forgery", tmp_path, 7)
 
 
 def test_the_challenge_of_a_run(model, tmp_path):
-    assert challenge_of(model) == "cells"  # stopped early: a model and its plan, no run.json
-    with pytest.raises(DataError, match=r"no run\.json in it: name a folder that `handlens train` wrote"):
+    challenge_of = pipeline.challenge_of_model
+    assert challenge_of(model) == "cells"  # stopped early: a model and its plan, no manifest
+    with pytest.raises(DataError, match=r"no run\.json in it: name a folder that handlens wrote"):
         challenge_of(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"")
     with pytest.raises(DataError, match=r"no run\.json in it"):
         challenge_of(tmp_path)
+    for command, finished in (("train", False), ("solve", True)):
+        write_manifest(tmp_path, {"command": command, "challenge": "cells"}, "key", finished=finished)
+        with pytest.raises(DataError, match="no finished training in it: name a folder that `handlens train` wrote"):
+            challenge_of(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(ModelError, match=r"plan\.json: damaged"):
         challenge_of(tmp_path)
@@ -72,7 +77,7 @@ def test_usage_errors_are_those_of_solve(data, model, tmp_path):
     assert "Missing option '-o'" in done.output
     assert "No such option '--nonsense'" in run("predict", model, data, "-o", tmp_path / "out", "--nonsense").output
     assert run("predict", model).exit_code == 2
-    (tmp_path / RUN).write_text('{"challenge": "nothing"}')
+    write_manifest(tmp_path, {"command": "train", "challenge": "nothing"}, "key", finished=True)
     assert "nothing" in str(run("predict", tmp_path, data, "-o", tmp_path / "out").exception)
 
 
@@ -90,8 +95,8 @@ def test_predicting_does_not_load_torch(data, model, tmp_path):
 
 def test_a_flag_is_an_option_without_a_value(data, model, tmp_path):
     challenge = registry.challenge("cells")
-    assert challenge.settings()["instances"] is False
-    assert challenge.settings(instances=True)["instances"] is True
-    with pytest.raises(HandlensError, match="instances is 'yes'; expected True or False"):
+    assert challenge.settings().instances is False
+    assert challenge.settings(instances=True).instances is True
+    with pytest.raises(HandlensError, match="^cells: instances is 'yes'; expected true or false$"):
         challenge.settings(instances="yes")
     assert run("predict", model, data, "-o", tmp_path / "out", "--instances", "yes").exit_code == 2

@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import tasks
 
-from handlens import asking, pipeline, registry
+from handlens import pipeline, registry
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.runstore.store import JOURNAL
+from handlens.masks.rle import EMPTY
+from handlens.runstore.store import UNFINISHED
+from handlens.types import Prediction
 
 SIZES = {"forgery": (3, 96), "ink": (3, 96), "cells": (5, 96), "lesions": (6, 64)}
 
@@ -31,13 +34,17 @@ def staged(tmp_path):
     return tasks.Staged(tmp_path / "stage")
 
 
+def journal_of(out):
+    return out / UNFINISHED / "answers.jsonl"
+
+
 def journal_ids(out):
-    return [line.split('"')[1] for line in (out / JOURNAL).read_text().splitlines()[1:]]
+    return [line.split('"')[1] for line in journal_of(out).read_text().splitlines()]
 
 
-def asked(recipe):
+def asked(predictor):
     """Ids of the cases in the order of their number, and the processes that answered."""
-    names = [path.name.split("-") for path in recipe.folder.glob("asked-*")]
+    names = [path.name.split("-") for path in predictor.folder.glob("asked-*")]
     return sorted(id for _, id, _ in names), {int(process) for _, _, process in names}
 
 
@@ -52,13 +59,11 @@ def test_the_submission_is_the_same_for_any_number_of_workers(name, tmp_path):
     assert len({file.read_bytes() for file in files}) == 1
 
 
-def test_the_model_is_prepared_once_and_cases_are_answered_elsewhere(cells, tmp_path, staged):
+def test_the_predictor_is_loaded_once_and_cases_are_answered_elsewhere(cells, tmp_path, staged):
     told = []
-    pipeline.solve(
-        registry.challenge("cells"), cells, tmp_path / "out", recipe=staged, workers=2,
-        progress=lambda *now: told.append(now),
-    )  # fmt: skip
-    assert (staged.folder / "prepared").read_text() == f"{os.getpid()}\n"
+    challenge = replace(registry.challenge("cells"), load=staged.load)
+    pipeline.solve(challenge, cells, tmp_path / "out", workers=2, progress=lambda *now: told.append(now))
+    assert (staged.folder / "loaded").read_text() == f"{os.getpid()}\n"
     ids, processes = asked(staged)
     assert ids == list("012345")
     assert os.getpid() not in processes
@@ -70,29 +75,39 @@ def test_the_model_is_prepared_once_and_cases_are_answered_elsewhere(cells, tmp_
     [(True, 4, 100, 4), (True, 4, 4, 2), (True, 4, 3, 1), (True, 1, 100, 1), (False, 4, 100, 1)],
 )
 def test_how_many_workers_there_are_by_default(monkeypatch, parallel, cores, waiting, workers):
-    monkeypatch.setattr(asking, "usable_cores", lambda: cores)
-    recipe = type("Recipe", (), {"parallel": True} if parallel else {})()
-    assert max(1, asking.count_workers(recipe, None, waiting)) == workers
-    assert asking.count_workers(recipe, 3, waiting) == 3
-    assert asking.count_workers(recipe, 200, waiting) == waiting
+    monkeypatch.setattr("handlens.pipeline.each_case.usable_cores", lambda: cores)
+    challenge = replace(registry.challenge("cells"), parallel=parallel)
+    assert max(1, pipeline.count_workers(challenge, None, waiting)) == workers
+    assert pipeline.count_workers(challenge, 3, waiting) == 3
+    assert pipeline.count_workers(challenge, 200, waiting) == waiting
 
 
-def test_a_solver_that_cannot_be_shared_says_so(cells, tmp_path):
+def test_forgery_alone_shares_its_cases_by_itself():
+    assert [name for name in registry.BUILT_IN if registry.challenge(name).parallel] == ["forgery"]
+
+
+def test_a_predictor_that_cannot_be_shared_says_so(cells, tmp_path):
     class Local:
-        def prepare(self, context, /):
-            return lambda case: None
+        model = None
+
+        def decode(self, case, /):
+            return nullcontext(case)
+
+        def predict(self, case, work, /):
+            return Prediction(EMPTY)
 
     with pytest.raises(HandlensError, match="cannot be shared among processes .*: use one worker"):
-        pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", recipe=Local(), workers=2)
+        pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", predictor=Local(), workers=2)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_broken_cases_end_the_run_or_get_the_empty_answer(cells, tmp_path, staged, workers):
     challenge = registry.challenge("cells")
-    recipe = replace(staged, troubles=(("4", "data"), ("1", "model")))
+    predictor = replace(staged, troubles=(("4", "data"), ("1", "model")))
     with pytest.raises((DataError, ModelError)):
-        pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe, workers=workers)
-    solved = pipeline.solve(challenge, cells, tmp_path / "out", recipe=recipe, workers=workers, keep_going=True)
+        pipeline.solve(challenge, cells, tmp_path / "out", predictor=predictor, workers=workers)
+    solved = pipeline.solve(challenge, cells, tmp_path / "out", predictor=predictor, workers=workers, keep_going=True)
     assert solved.notes == (
         "1: empty answer, because cannot answer",
         "4: empty answer, because a/b.png: not a picture",
@@ -102,19 +117,19 @@ def test_broken_cases_end_the_run_or_get_the_empty_answer(cells, tmp_path, stage
 @pytest.mark.parametrize("others", [1, 2, 3])
 def test_after_the_death_of_a_worker_it_goes_on_with_other_numbers(cells, tmp_path, staged, others):
     challenge, out = registry.challenge("cells"), tmp_path / "out"
-    recipe = replace(staged, seconds=0.05, troubles=(("4", "kill"),))
+    predictor = replace(staged, seconds=0.05, troubles=(("4", "kill"),))
     with pytest.raises(HandlensError, match="^4: the process working on it was killed"):
-        pipeline.solve(challenge, cells, out, recipe=recipe, workers=2)
+        pipeline.solve(challenge, cells, out, predictor=predictor, workers=2)
     done = journal_ids(out)
     assert 2 <= len(done) <= 5
     assert "4" not in done
-    for path in recipe.folder.iterdir():
+    for path in predictor.folder.iterdir():
         path.unlink()
-    solved = pipeline.solve(challenge, cells, out, recipe=recipe, workers=others)
-    assert asked(recipe)[0] == sorted(set("012345") - set(done))
-    whole = pipeline.solve(challenge, cells, tmp_path / "whole", recipe=recipe)
+    solved = pipeline.solve(challenge, cells, out, predictor=predictor, workers=others)
+    assert asked(predictor)[0] == sorted(set("012345") - set(done))
+    whole = pipeline.solve(challenge, cells, tmp_path / "whole", predictor=predictor)
     assert solved.submission.read_bytes() == whole.submission.read_bytes()
-    assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+    assert sorted(os.listdir(out)) == ["run.json", "score.json", "submission.csv"]
 
 
 def start(cells, out, stage):
@@ -122,8 +137,8 @@ def start(cells, out, stage):
     code = (
         "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nimport tasks\n"
         "from handlens import cli, registry\n"
-        "recipe = tasks.Staged(Path(sys.argv.pop()), seconds=0.2)\n"
-        "cells = replace(registry.challenge('cells'), recipe=lambda: recipe)\n"
+        "staged = tasks.Staged(Path(sys.argv.pop()), seconds=0.2)\n"
+        "cells = replace(registry.challenge('cells'), load=staged.load)\n"
         "registry.challenge = lambda name: cells\n"
         "cli.main()\n"
     )
@@ -149,15 +164,15 @@ def nobody_in(group):
 
 @pytest.mark.parametrize("when", ["at the start", "in the middle"])
 def test_ctrl_c_stops_all_processes_quietly_and_keeps_answers(cells, tmp_path, staged, when):
-    out, journal = tmp_path / "out", tmp_path / "out" / JOURNAL
+    out, journal = tmp_path / "out", journal_of(tmp_path / "out")
     process = start(cells, out, staged.folder)
     if when == "in the middle":
-        wait_for(lambda: journal.is_file() and journal.read_bytes().count(b"\n") >= 3)
+        wait_for(lambda: journal.is_file() and journal.read_bytes().count(b"\n") >= 2)
     else:
-        wait_for((staged.folder / "prepared").exists)  # the processes are just being started
+        wait_for((staged.folder / "loaded").exists)  # the processes are just being started
     os.killpg(process.pid, signal.SIGINT)
     _, talk = process.communicate(timeout=60)
-    assert (process.returncode, talk) == (130, "\nstopped; the same command goes on from here\n")
+    assert (process.returncode, talk) == (130, "\nstopped; the same command resumes from here\n")
     wait_for(lambda: nobody_in(process.pid))
     done = journal_ids(out) if when == "in the middle" else []
     assert len(done) < 6
@@ -166,4 +181,4 @@ def test_ctrl_c_stops_all_processes_quietly_and_keeps_answers(cells, tmp_path, s
     again = start(cells, out, staged.folder)
     assert (again.communicate(timeout=60)[1], again.returncode) == ("", 0)
     assert asked(staged)[0] == sorted(set("012345") - set(done))
-    assert sorted(os.listdir(out)) == ["score.json", "submission.csv"]
+    assert sorted(os.listdir(out)) == ["run.json", "score.json", "submission.csv"]

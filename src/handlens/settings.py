@@ -32,13 +32,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
         Without `strict` numbers and booleans may be texts, as on a command line.
         """
-        for name, value in _leaves(given):
-            if isinstance(value, float) and not math.isfinite(value):
-                raise HandlensError(f"{name} is {value}; expected a finite number")
         try:
-            return msgspec.convert(given, cls, strict=strict, dec_hook=_decode)
+            settings = msgspec.convert(given, cls, strict=strict, dec_hook=_decode)
         except msgspec.ValidationError as error:
             raise HandlensError(_explain(cls, given, str(error))) from None
+        for name, value in _leaves(settings.plain()):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise HandlensError(f"{name} is {value}; expected a finite number")
+        return settings
 
     def plain(self) -> dict[str, Any]:
         """The same as plain values, for JSON."""
@@ -75,7 +76,7 @@ class Field:
         if self.type is bool:
             return "true or false"
         nouns = {int: "a whole number", float: "a number", Path: "a path", str: "text"}
-        words = [nouns.get(self.type, str(self.type))]
+        words = ["names with texts" if get_origin(self.type) is dict else nouns.get(self.type, str(self.type))]
         if self.multiple is not None:
             words = [f"a multiple of {self.multiple}"]
         if self.minimum is not None and self.maximum is not None:
@@ -167,7 +168,8 @@ def _leaves(given: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _decode(type_: type[Any], value: Any) -> Any:
-    return type_(value)
+    """A path is whole from here on: a run that is resumed from elsewhere must find it."""
+    return Path(value).absolute() if type_ is Path else type_(value)
 
 
 def _explain(cls: type[Settings], given: Mapping[str, Any], message: str) -> str:
@@ -176,11 +178,16 @@ def _explain(cls: type[Settings], given: Mapping[str, Any], message: str) -> str
     if unknown:
         names = ", ".join(field.path for field in fields_of(cls)) or "none"
         return f"there is no field {unknown[1]}; there are {names}"
-    place = re.search(r"`\$\.([\w.]+)`", message)
+    missing = re.search(r"missing required field `([^`]*)`(?: - at `\$\.([\w.]+)`)?", message)
+    if missing:
+        path = ".".join(filter(None, (missing[2], missing[1])))
+        field = next(each for each in fields_of(cls) if each.path == path)
+        return f"{path} is missing; expected {field.expected}"
+    place = re.search(r"`\$\.([\w.]+)(?:\[[^`]*)?`", message)
     if place is None:
         return message
-    values = dict(_leaves(given))
-    field = next((each for each in fields_of(cls) if each.path == place[1]), None)
-    if field is None or place[1] not in values:
-        return message
-    return f"{place[1]} is {values[place[1]]!r}; expected {field.expected}"
+    value: Any = given
+    for name in place[1].split("."):
+        value = value[name]
+    expected = next((each.expected for each in fields_of(cls) if each.path == place[1]), "a mapping of its fields")
+    return f"{place[1]} is {value!r}; expected {expected}"

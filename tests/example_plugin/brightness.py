@@ -1,12 +1,13 @@
 """An example plug-in: is a picture bright or dark? One folder, one value, nothing to override."""
 
 import csv
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from handlens.io.images import list_images, read_grey, read_header, write_png
-from handlens.types import Case, CaseScore, Challenge, Codec, Inventory, SampleDefaults, Score, Truth
+from handlens.types import Case, CaseScore, Challenge, Codec, Inventory, Prediction, SampleDefaults, Score, Truth
 
 
 def read_cases(folder, part):
@@ -21,7 +22,7 @@ def open_truth(path, settings):
     return Truth(tuple(cases), lambda case: labels[case.id])
 
 
-def inspect(folder):
+def survey(folder):
     return Inventory({part: f"{len(read_cases(folder, part))} pictures" for part in ("train", "test")}, ())
 
 
@@ -56,11 +57,20 @@ def score(answers, truth, settings):
     return Score(share, {"share right": share}, cases)
 
 
-class MeanRecipe:
+class MeanPredictor:
     """Bright where the mean is above the middle."""
 
-    def prepare(self, context, /):
-        return lambda case: "bright" if read_grey(case.path).mean() > 127 else "dark"
+    model = None
+
+    @contextmanager
+    def decode(self, case, /):
+        yield read_grey(case.path)
+
+    def predict(self, picture, work=None, /):
+        return Prediction("bright" if picture.mean() > 127 else "dark")
+
+    def __call__(self, picture, /):
+        return self.predict(np.asarray(picture)).answer
 
 
 CHALLENGE = Challenge(
@@ -71,12 +81,12 @@ CHALLENGE = Challenge(
     rules=Path(__file__),
     read_cases=read_cases,
     open_truth=open_truth,
-    inspect=inspect,
+    survey=survey,
     write_sample=write_sample,
     sample_defaults=SampleDefaults(cases=4, size=64),
     codec=codec,
     score=score,
     perfect=lambda label, case, settings: label,
     empty=lambda case, settings: "dark",
-    recipe=MeanRecipe,
+    load=lambda context: MeanPredictor(),
 )

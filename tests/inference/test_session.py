@@ -1,14 +1,14 @@
-"""Model folders: what is refused, with which words, and what a session answers."""
+"""ONNX files: what is refused, with which words, and what a session answers."""
 
-import json
 import pickle
 
 import numpy as np
 import pytest
-from onnx_models import save, write_dark_is_cell, write_plan
+from onnx_models import save, write_dark_is_cell
 
 from handlens.errors import ModelError
-from handlens.inference.session import MODEL, PLAN, Session, is_model, open_segmenter, read_plan
+from handlens.inference.model import MODEL
+from handlens.inference.session import Session, open_segmenter
 
 TILE = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
 
@@ -19,19 +19,19 @@ def folder(tmp_path_factory):
 
 
 def test_a_model_answers(folder):
-    answer = open_segmenter(folder)(TILE)
+    answer = open_segmenter(folder / MODEL)(TILE)
     assert (answer.shape, answer.dtype) == ((64, 96), np.float32)
     middle = 1 / (1 + np.exp(-(140 - TILE[8:13, 18:23, 0].mean()) / 20))
     assert answer[10, 20] == pytest.approx(middle, abs=1e-6)
 
 
 def test_threads_do_not_change_the_answer(folder):
-    one, two = (open_segmenter(folder, threads=count)(TILE) for count in (1, 2))
+    one, two = (open_segmenter(folder / MODEL, threads=count)(TILE) for count in (1, 2))
     assert np.array_equal(one, two)
 
 
 def test_a_pickled_model_is_opened_again_with_one_thread(folder):
-    segmenter = open_segmenter(folder, threads=2)
+    segmenter = open_segmenter(folder / MODEL, threads=2)
     copy = pickle.loads(pickle.dumps(segmenter))
     assert (segmenter.session.threads, copy.session.threads) == (2, 1)
     assert np.array_equal(copy(TILE), segmenter(TILE))
@@ -40,47 +40,8 @@ def test_a_pickled_model_is_opened_again_with_one_thread(folder):
 def test_a_folder_without_a_model_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "absent", tmp_path / "file"):
-        assert not is_model(place)
-        with pytest.raises(ModelError, match=r"no plan\.json in it: name a folder that `handlens train` wrote"):
-            read_plan(place)
         with pytest.raises(ModelError, match=r"no model\.onnx in it: name a folder that `handlens train` wrote"):
-            open_segmenter(place)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"challenge": 3}', "\ud800"])
-def test_a_damaged_plan_is_refused(tmp_path, content):
-    (tmp_path / PLAN).write_bytes(content.encode("utf-8", "surrogatepass"))
-    with pytest.raises(ModelError, match=r"plan\.json: damaged, or not a plan of handlens"):
-        read_plan(tmp_path)
-
-
-def test_a_plan_about_another_challenge_is_refused(tmp_path):
-    write_plan(tmp_path, challenge="ink")
-    assert read_plan(tmp_path).challenge == "ink"
-    with pytest.raises(ModelError, match="this model is about ink, not cells"):
-        read_plan(tmp_path, challenge="cells")
-
-
-@pytest.mark.parametrize(
-    ("decision", "message"),
-    [
-        ({}, "decision.threshold is missing; expected a number from 0 to 1: train again"),
-        ({"threshold": "0.5"}, "decision.threshold is '0.5'"),
-        ({"threshold": True}, "decision.threshold is True"),
-        ({"threshold": 1.5}, "decision.threshold is 1.5"),
-        ({"threshold": float("nan")}, "decision.threshold is nan"),
-    ],
-)
-def test_odd_decisions_are_refused(tmp_path, decision, message):
-    plan = read_plan(write_plan(tmp_path, **decision))
-    with pytest.raises(ModelError, match=message):
-        plan.number("threshold", least=0, most=1)
-
-
-def test_a_plan_without_decisions_has_the_defaults(tmp_path):
-    for page in ({"challenge": "cells"}, {"challenge": "cells", "decision": []}):
-        (tmp_path / PLAN).write_text(json.dumps(page))
-        assert read_plan(tmp_path).number("smallest", least=0, most=9, default=3) == 3
+            open_segmenter(place / MODEL)
 
 
 def test_a_damaged_onnx_file_is_refused(folder, tmp_path):
@@ -117,13 +78,13 @@ def grey(folder, *, name="probability", takes="uint8[n, h, w, 3] image", axes="n
 )
 def test_a_foreign_model_is_refused(tmp_path, wrong, words):
     with pytest.raises(ModelError, match=f"not a model for this: {words}"):
-        open_segmenter(grey(tmp_path, **wrong))
+        open_segmenter(grey(tmp_path, **wrong) / MODEL)
 
 
 @pytest.mark.parametrize("scale", ["1.0", "-1.0", "nan"])
 def test_answers_that_are_no_probabilities_are_refused(tmp_path, scale):
     with pytest.raises(ModelError, match="answers with numbers outside of 0 to 1"):
-        open_segmenter(grey(tmp_path, scale=scale))(TILE)
+        open_segmenter(grey(tmp_path, scale=scale) / MODEL)(TILE)
 
 
 def test_an_answer_of_another_size_is_refused(tmp_path):
@@ -133,9 +94,9 @@ def test_an_answer_of_another_size_is_refused(tmp_path):
     constants = "int64[1] last = {3}, int64[1] rows = {1}, float scale = {0.003}"
     save(tmp_path, f"{steps} probability = Mul(line, scale)", constants=constants)
     with pytest.raises(ModelError, match=r"answers \(1, 96\) for \(64, 96\) pixels; expected one number a pixel"):
-        open_segmenter(tmp_path)(TILE)
+        open_segmenter(tmp_path / MODEL)(TILE)
 
 
 def test_a_model_that_fails_says_on_what(folder):
     with pytest.raises(ModelError, match=r"model\.onnx: fails on image \(64, 96, 3\): "):
-        open_segmenter(folder).session(image=TILE)
+        open_segmenter(folder / MODEL).session(image=TILE)

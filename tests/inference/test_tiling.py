@@ -1,5 +1,6 @@
 """Tiles: they cover everything, blend without seams, and the answer does not depend on how rows are read."""
 
+import re
 import tracemalloc
 from itertools import pairwise
 
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.inference.tiling import Tiling, cut, predict, turn_back, turn_over
-from handlens.io.row_reader import Source, in_memory
+from handlens.inference.tiling import Tiling, cut, predict
+from handlens.inference.tta import orient
+from handlens.io.row_reader import RowReader, in_memory
+from handlens.types import NoCheckpoints, Work
 
 SMALL = Tiling(largest=64, overlap=24, multiple=8)
 
@@ -103,15 +106,55 @@ def test_with_all_turns_the_answer_turns_with_the_picture():
     picture = noise(96, 96, 3)
     straight = whole(picture, fickle, turns=8)
     for turn in range(8):
-        assert np.allclose(whole(turn_over(picture, turn), fickle, turns=8), turn_over(straight, turn), atol=1e-6)
-    assert not np.allclose(whole(turn_over(picture, 1), fickle), turn_over(whole(picture, fickle), 1), atol=1e-3)
+        assert np.allclose(whole(orient(picture, turn), fickle, turns=8), orient(straight, turn), atol=1e-6)
+    assert not np.allclose(whole(orient(picture, 1), fickle), orient(whole(picture, fickle), 1), atol=1e-3)
 
 
-def test_the_eight_turns_are_different_and_can_be_undone():
-    picture = noise(5, 7, 3)
-    turned = [turn_over(picture, turn) for turn in range(8)]
-    assert len({(array.shape, array.tobytes()) for array in turned}) == 8
-    assert all(np.array_equal(turn_back(array[:, :, 0], turn), picture[:, :, 0]) for turn, array in enumerate(turned))
+class Kept(NoCheckpoints):
+    """Checkpoints in memory."""
+
+    def __init__(self):
+        self.arrays = {}
+
+    def load(self, name, /):
+        return self.arrays.get(name)
+
+    def save(self, name, array, /):
+        self.arrays[name] = array.copy()
+
+
+def test_tiles_are_kept_told_and_not_computed_again():
+    picture, kept, told, calls = noise(150, 90, 3), Kept(), [], []
+
+    def counting(tile):
+        calls.append(tile.shape)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return fickle(tile)
+
+    def run(network):
+        work = Work(progress=lambda done, total, words="": told.append((done, total)), checkpoints=kept)
+        bands = predict(in_memory(picture), network, tiling=SMALL, turns=1, work=work)
+        return np.concatenate([rows for _, rows in bands])
+
+    with pytest.raises(KeyboardInterrupt):
+        run(counting)
+    total = told[0][1]
+    assert (len(kept.arrays), told) == (3, [(number, total) for number in (1, 2, 3)])
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in kept.arrays)
+    answer = run(counting)
+    assert len(calls) == 4 + total - 3
+    assert told[3:] == [(number, total) for number in range(1, total + 1)]
+    assert np.array_equal(answer, whole(picture, fickle))
+    kept.arrays["tile-0-0"] = np.zeros((3, 3), np.float32)  # of another size, so not of this tile
+    assert np.array_equal(run(fickle), answer)
+
+
+def test_a_picture_of_one_tile_keeps_nothing():
+    kept, told = Kept(), []
+    work = Work(progress=lambda *now: told.append(now), checkpoints=kept)
+    list(predict(in_memory(noise(64, 64, 3)), fickle, tiling=SMALL, turns=8, work=work))
+    assert (kept.arrays, told) == ({}, [])
 
 
 def test_every_row_is_read_once_and_in_order():
@@ -121,7 +164,7 @@ def test_every_row_is_read_once_and_in_order():
         asked.append((top, bottom))
         return np.zeros((bottom - top, 100, 3), np.uint8)
 
-    list(predict(Source((500, 100), read), first_channel, tiling=SMALL, turns=1, band_rows=10))
+    list(predict(RowReader((500, 100), read), first_channel, tiling=SMALL, turns=1, band_rows=10))
     assert asked[0][0] == 0
     assert asked[-1][1] == 500
     assert all(end == start for (_, end), (start, _) in pairwise(asked))
@@ -129,7 +172,7 @@ def test_every_row_is_read_once_and_in_order():
 
 def test_memory_does_not_grow_with_the_height():
     def peak(height):
-        source = Source((height, 2000), lambda top, bottom: np.zeros((bottom - top, 2000, 3), np.uint8))
+        source = RowReader((height, 2000), lambda top, bottom: np.zeros((bottom - top, 2000, 3), np.uint8))
         tracemalloc.start()
         for _ in predict(source, lambda tile: np.zeros(tile.shape[:2], np.float32), tiling=Tiling(256, 64), turns=1):
             pass

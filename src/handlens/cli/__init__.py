@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -12,7 +13,13 @@ from handlens.errors import HandlensError
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
-@click.group(context_settings=CONTEXT)
+class _Commands(click.Group):
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        Verbosity.level = 0  # as usual, whatever an earlier call in this process asked for
+        return super().make_context(*args, **options)
+
+
+@click.group(cls=_Commands, context_settings=CONTEXT)
 @click.version_option(package_name="handlens")
 def cli() -> None:
     """Four scientific-image challenges: from an image, a volume or a data folder to an answer and its exact score.

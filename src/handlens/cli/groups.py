@@ -128,7 +128,9 @@ def fields_help(challenge: AnyChallenge) -> str:
     for field in fields:
         default = "" if field.default in ("", None) else f" [{_shown_default(field.default)}]"
         choices = f" ({'|'.join(map(str, field.choices))})" if field.choices else ""
-        text = textwrap.wrap(f"{field.help}{choices}{default}", max(20, HELP_WIDTH - width - 4))
+        text = textwrap.wrap(
+            f"{field.help}{choices}{default}", max(20, HELP_WIDTH - width - 6)
+        )  # click indents all by 2
         lines.append(f"  {field.path:{width}}  {text[0]}")
         lines += [f"  {'':{width}}  {line}" for line in text[1:]]
     return "\n".join(lines)
@@ -141,7 +143,8 @@ def _shown_default(value: Any) -> str:
 def _read_fields(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """`--set a=1 --set b=2` as a mapping; the last of one name counts."""
     for text in texts:
-        if not text.partition("=")[0].isidentifier() or "=" not in text:
+        name, equals, _ = text.partition("=")
+        if not equals or not all(part.isidentifier() for part in name.split(".")):
             raise click.BadParameter(f"{text!r}; expected FIELD=VALUE")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 

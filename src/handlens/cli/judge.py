@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import make_table, message, print_json, print_table, progress_bar
+from handlens.cli.output import make_table, message, print_json, print_table, print_wrapped, progress_bar
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
@@ -113,7 +113,7 @@ def print_standings(judgement: Judgement) -> None:
         print_table(table, whole=True)
     for entry in judgement.models:
         for note in entry.notes:
-            click.echo(f"note: {_name(entry)}: {note}")
+            print_wrapped(f"note: {_name(entry)}: {note}")
 
 
 def _escape(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,10 +118,21 @@ def print_table(table: Table, *, whole: bool = False) -> None:
     """A table as wide as the terminal; where stdout is no terminal, 80 columns, or with `whole` as wide as it is."""
     from rich.console import Console
 
-    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    width = columns()
     if whole and not sys.stdout.isatty():  # numbers that are cut in two cannot be searched for, nor compared
         width = max(width, Console(width=WIDEST).measure(table).maximum)
-    Console(width=max(NARROWEST, width), highlight=False).print(table)
+    Console(width=width, highlight=False).print(table)
+
+
+def print_wrapped(text: str) -> None:
+    """A long sentence in lines that fit, the later ones indented."""
+    click.echo(textwrap.fill(text, columns(), subsequent_indent="  ", break_on_hyphens=False))
+
+
+def columns() -> int:
+    """Width of what is printed: that of the terminal, 80 where stdout is none."""
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    return max(NARROWEST, width)
 
 
 def make_table(columns: Sequence[str], *, left: int = 1, title: str | None = None) -> Table:

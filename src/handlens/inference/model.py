@@ -25,6 +25,9 @@ class Model:
     folder: Path
     plan: Plan
 
+    def __repr__(self) -> str:
+        return f"<Model {self.folder}: {self.plan.challenge}>"
+
     @property
     def file(self) -> Path:
         return self.folder / MODEL
@@ -47,7 +50,7 @@ class Model:
         """What training decided, as the challenge's decision; ModelError where it is missing or out of range."""
         page = self.plan.results.get("decision")
         try:
-            return kind.parse(page if isinstance(page, dict) else {}, strict=False)
+            return kind.parse(page if isinstance(page, dict) else {})
         except HandlensError as error:
             raise ModelError(f"{self.folder / PLAN}: decision: {error}: train again") from None
 

@@ -13,11 +13,27 @@ from handlens.io.images import read_image, read_rgb
 
 ByteImage = npt.NDArray[np.uint8]
 
+_SHAPES = "expected (H, W), (H, W, 3) or (H, W, 4)"
 
-def as_array(value: Any) -> npt.NDArray[Any]:
-    """An array, a PIL image or the path of a picture as an array: (H, W) or (H, W, channels), 8 or 16 bits or float."""
+
+def as_picture(value: Any) -> npt.NDArray[Any]:
+    """An array, a PIL image or the path of a picture as files are read: (H, W) or (H, W, 3 or 4), 8 or 16 bits.
+
+    >>> as_picture(np.zeros((4, 6, 1), np.uint16)).shape
+    (4, 6)
+    """
     if isinstance(value, str | Path):
         return read_image(Path(value))
+    array = _as_array(value)
+    if array.dtype not in (np.uint8, np.uint16) or array.ndim != 3:
+        return array if array.dtype in (np.uint8, np.uint16) and array.ndim == 2 else as_rgb(array)
+    if array.shape[2] not in (1, 3, 4):
+        raise DataError(f"an array of shape {array.shape} is no image: {_SHAPES}")
+    return array[:, :, 0] if array.shape[2] == 1 else array
+
+
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    """An array or a PIL image as an array of numbers."""
     if hasattr(value, "convert") and hasattr(value, "getbands"):  # a PIL image, without importing Pillow
         return np.asarray(value.convert("RGB") if value.mode not in ("L", "RGB", "RGBA", "I;16") else value)
     array = np.asarray(value)
@@ -35,11 +51,11 @@ def as_rgb(value: Any) -> ByteImage:
     """
     if isinstance(value, str | Path):
         return read_rgb(Path(value))
-    array = as_array(value)
+    array = _as_array(value)
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4):
-        raise DataError(f"an array of shape {np.shape(value)} is no image: expected (H, W), (H, W, 3) or (H, W, 4)")
+        raise DataError(f"an array of shape {np.shape(value)} is no image: {_SHAPES}")
     array = array[:, :, :3]
     if array.dtype == np.bool_:
         array = array.view(np.uint8) * np.uint8(255)

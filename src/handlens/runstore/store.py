@@ -64,25 +64,26 @@ def open_store(
     if folder.exists() and not folder.is_dir():
         raise DataError("this is a file: name a folder", file=folder)
     _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)
-    new = not folder.exists()
+    before = set(os.listdir(folder)) if folder.exists() else None
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        earlier = read_manifest(folder) if (folder / MANIFEST).exists() else None
+        _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)  # it may have come meanwhile
+        earlier = _earlier_manifest(folder, overwrite=overwrite)
         resumed = earlier is not None and earlier["fingerprint"] == fingerprint and not earlier["finished"]
         if not resumed:
             shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
             write_manifest(folder, about, fingerprint, finished=False)
         try:
             yield RunStore(folder, fingerprint, about, resumed)
-        except BaseException:
-            _forget(folder, new=new)
+        except Exception:  # not Ctrl-C: what was begun is resumed
+            _forget(folder, before)
             raise
 
 
 def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool, again: bool) -> None:
-    if not (folder / MANIFEST).exists():
+    earlier = _earlier_manifest(folder, overwrite=overwrite)
+    if earlier is None:
         return
-    earlier = read_manifest(folder)
     same = earlier["fingerprint"] == fingerprint
     if same and earlier["finished"] and not again:
         raise DataError("this run is finished: name a new folder, or remove it first", file=folder)
@@ -92,15 +93,32 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
         raise DataError(f"{what}: name a new folder, or say --overwrite", file=folder)
 
 
-def _forget(folder: Path, *, new: bool) -> None:
-    """Leave no trace of a run that was refused before it wrote anything, so that it can be started again."""
-    left = {path.name for path in folder.iterdir()}
-    if left <= {MANIFEST, LOCK, UNFINISHED} and not any((folder / UNFINISHED).rglob("*")):
+def _earlier_manifest(folder: Path, *, overwrite: bool) -> dict[str, Any] | None:
+    """The manifest of an earlier run; None where there is none, or a damaged one that may be overwritten."""
+    if not (folder / MANIFEST).exists():
+        return None
+    try:
+        return read_manifest(folder)
+    except DataError:
+        if overwrite:
+            return None
+        raise
+
+
+def _forget(folder: Path, before: set[str] | None) -> None:
+    """Leave no trace of a run that was refused before it wrote anything, so that it can be started again.
+
+    `before` are the names that it found in its folder; None where it made the folder.
+    """
+    ours = {MANIFEST, LOCK, UNFINISHED}
+    if set(os.listdir(folder)) - (before or set()) - ours or any((folder / UNFINISHED).rglob("*")):
+        return
+    if before is None or MANIFEST not in before or before <= ours:
         (folder / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-        if new:
-            (folder / LOCK).unlink(missing_ok=True)
-            folder.rmdir()
+    if before is None:
+        (folder / LOCK).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 @contextmanager
@@ -112,22 +130,34 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
         return
     path = folder / LOCK
-    with path.open("a+", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    while True:
+        with path.open("a+", encoding="utf-8") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                stream.seek(0)
+                owner = stream.read(100).strip() or "unknown"
+                what = f"another handlens (process {owner}) is writing here: wait for it, or name another folder"
+                raise DataError(what, file=folder) from None
+            if not _is_at(stream, path):  # its owner removed it between our opening and locking it
+                continue
             stream.seek(0)
-            owner = stream.read(100).strip() or "unknown"
-            what = f"another handlens (process {owner}) is writing here: wait for it, or name another folder"
-            raise DataError(what, file=folder) from None
-        stream.seek(0)
-        stream.truncate()
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+            stream.truncate()
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(stream: IO[str], path: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 # --- manifest -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ LOOKALIKE = "1004"
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forgery") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings={})
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings=CHALLENGE.settings())
     (folder / "train_images" / "authentic" / "1005.png").unlink()  # one look-alike is enough here
     return folder
 

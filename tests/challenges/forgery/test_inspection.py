@@ -19,6 +19,7 @@ from handlens.challenges.forgery.inspection.reading import find_figures
 from handlens.cli import cli
 from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
+from handlens.runstore.store import UNFINISHED, read_manifest
 
 
 def align(display, match, side=aligning.SHOWN_SIDE):
@@ -26,7 +27,7 @@ def align(display, match, side=aligning.SHOWN_SIDE):
 
 
 def inspect(paths, out=None, make=make_look, **options):
-    return inspection.inspect_figures(paths, out, make_look=make, settings="test", **options)
+    return inspection.inspect_figures(paths, out, make_look=make, **options)
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +347,7 @@ def test_outlines_in_the_record_give_the_regions_back(report):
 
 def test_the_table_fits_a_terminal(report):
     text = "\n".join(words.table(record) for record in report[0])
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= words.WIDTH == 80
     assert "1a and 1c: mirrored, turned 90 degrees clockwise" in text
     assert "keypoints: inliers 34, correlation 0.974" in text
     assert "worth a look, not counted" in text
@@ -434,7 +435,12 @@ def test_the_page_of_a_figure_without_groups(tmp_path):
     assert "No copied region found" in text
     assert "Matched groups" not in text
     assert len([tag for tag, _ in Tags(text).found if tag == "img"]) == 1
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "index.html", "index.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "a.png",
+        "index.html",
+        "index.json",
+        "run.json",
+    ]
 
 
 def test_doubtful_groups_alone_are_no_find(tmp_path):
@@ -474,7 +480,8 @@ def test_every_figure_and_page_of_a_folder_is_looked_at(report):
     places = [summary.index(f">{record['figure']}<") for record in records]
     assert places == sorted(places)
     assert json.loads((out / "index.json").read_text()) == {"figures": records}
-    assert not (out / ".unfinished").exists()
+    assert read_manifest(out)["finished"] is True
+    assert not (out / UNFINISHED).exists()
     assert read_image(out / "sub-b.png" / "match-1-1a-1b.png").ndim == 3
 
 
@@ -516,6 +523,20 @@ def test_a_page_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(DataError, match="not ours and would be overwritten"):
         inspect([tmp_path / "a.png"], tmp_path)
     assert (tmp_path / "index.html").read_text() == "mine"
+
+
+def test_the_folder_of_another_inspection_is_refused_or_overwritten(tmp_path):
+    for folder in ("one", "two"):
+        write_png(tmp_path / folder / "a.png", np.zeros((20, 20), np.uint8))
+    out = tmp_path / "out"
+    inspect([tmp_path / "one"], out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for paths, how in (([tmp_path / "two"], {}), ([tmp_path / "one"], {"seconds": 5.0})):
+        with pytest.raises(DataError, match="holds the results of another run .*, or say --overwrite"):
+            inspect(paths, out, **how)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    (record,) = inspect([tmp_path / "two"], out, overwrite=True)
+    assert record["file"] == str(tmp_path / "two" / "a.png")
 
 
 def test_what_was_finished_stays_after_a_stop_and_the_next_run_goes_on(tmp_path):
@@ -588,7 +609,7 @@ def test_a_large_figure(tmp_path):
 @pytest.fixture
 def command(monkeypatch):
     """`handlens inspect` with a detector that knows the truth."""
-    monkeypatch.setattr(inspection, "with_detector", lambda seconds: (make_look, f"{seconds:g} s"))
+    monkeypatch.setattr(inspection, "_make_look", lambda seconds: make_look())
     return lambda *args: CliRunner().invoke(cli, ["inspect", *map(str, args)])
 
 
@@ -603,9 +624,27 @@ def test_the_command_prints_a_table(command, folder):
 def test_the_command_prints_json_and_writes_pages(command, folder, tmp_path):
     done = command(folder / "sub" / "b.png", "--json", "-o", tmp_path / "out", "--seconds", "5")
     (record,) = json.loads(done.stdout)["figures"]
-    assert (done.exit_code, record["figure"], record["settings"]) == (0, "b.png", "5 s")
+    assert (done.exit_code, record["figure"], record["settings"]) == (0, "b.png", "at most 5 s for each figure")
     assert done.stderr == f"{tmp_path / 'out' / 'index.html'}: 1 figure\n"
     assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_no_line_is_longer_than_a_narrow_terminal(command, folder, tmp_path):
+    name = f"{'a_very_long_name_of_a_figure_' * 5}.png"
+    write_png(tmp_path / name, forged()[0])
+    for path in (folder, tmp_path):
+        lines = command(path).stdout.splitlines()
+        assert len(lines) > 10
+        assert max(map(len, lines)) <= 80
+
+
+def test_quiet_and_verbose(command, folder, tmp_path):
+    loud = command(folder / "a.png", "-o", tmp_path / "out")
+    quiet = command(folder / "a.png", "-o", tmp_path / "out", "-q")
+    assert (loud.stdout, quiet.stdout) == (quiet.stdout, loud.stdout)
+    assert loud.stderr == f"{tmp_path / 'out' / 'index.html'}: 1 figure\n"
+    assert quiet.stderr == ""
+    assert "not a readable picture" in command(folder, "-q").stderr, "errors are always shown"
 
 
 def test_an_unreadable_figure_is_reported_and_the_others_are_done(command, folder):
@@ -621,8 +660,8 @@ def test_the_detector_fits_the_command(tmp_path):
     figure = np.clip(128 + 45 * grain / grain.std(), 0, 255).astype(np.uint8)
     figure[220:340, 400:560] = figure[40:160, 60:220]
     write_png(tmp_path / "a.png", figure)
-    make, settings = inspection.with_detector(13)
-    (record,) = inspection.inspect_figures([tmp_path / "a.png"], make_look=make, settings=settings)
+    (record,) = inspection.inspect_figures([tmp_path / "a.png"])
+    assert record["settings"] == "at most 13 s for each figure"
     assert record["copies_found"]
     match = record["groups"][0]["matches"][0]
     assert match["agreement"]["correlation"] > 0.8  # the outline reaches a little beyond the copy

@@ -1,7 +1,7 @@
-"""The recipe: a figure in, the contest's answer out, with the shipped decision or a fitted one."""
+"""The predictor: a figure in, the contest's answer out, with the shipped decision or a fitted one."""
 
 import pickle
-import time
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -12,7 +12,8 @@ from handlens import pipeline, registry
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
 from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision
-from handlens.challenges.forgery.predictor import RECIPE, Matching
+from handlens.challenges.forgery.options import ForgerySettings
+from handlens.challenges.forgery.predictor import FINDINGS, ForgeryPredictor, load
 from handlens.challenges.forgery.sample import write_sample
 from handlens.challenges.forgery.score import codec
 from handlens.errors import ModelError
@@ -22,13 +23,22 @@ from handlens.masks.rle import decode, encode
 from handlens.types import Case, Context
 
 SHAPE = (240, 320)
-PLAIN_RECIPE = Matching(Detector(decision=PLAIN, objects=None))
+PLAIN_PREDICTOR = ForgeryPredictor(Detector(decision=PLAIN, objects=None))
 """Without the tier that takes longest: what is copied here is large."""
 
 
-def ask(folder, picture, recipe=PLAIN_RECIPE, context=None):
+def shipped():
+    return load(Context(ForgerySettings()))
+
+
+def predict(folder, picture, predictor=PLAIN_PREDICTOR):
     write_png(folder / "1.png", picture)
-    return recipe.prepare(context or Context())(Case("1", folder / "1.png", picture.shape[:2]))
+    with predictor.decode(Case("1", folder / "1.png", picture.shape[:2])) as decoded:
+        return predictor.predict(decoded)
+
+
+def ask(folder, picture, predictor=PLAIN_PREDICTOR):
+    return predict(folder, picture, predictor).answer
 
 
 def forged(turn=0, mirror=False):
@@ -47,18 +57,18 @@ def test_a_plain_copy_is_found_with_its_source(tmp_path, turn, mirror):
 def test_the_shipped_decision_finds_a_clear_copy(tmp_path):
     shipped_or_skip()
     picture, true = forged(turn=20)
-    assert matched_f1(ask(tmp_path, picture, RECIPE), [encode(true, order="columns")]) > 0.5
+    assert matched_f1(ask(tmp_path, picture, shipped()), [encode(true, order="columns")]) > 0.5
 
 
 def test_the_shipped_decision_leaves_honest_pictures_alone(tmp_path):
     shipped_or_skip()
     for picture in (stored(texture(2, SHAPE)), stored(nuclei(1)[0][:200, :200], noise=1)):
-        assert ask(tmp_path, picture, RECIPE) == ()
+        assert ask(tmp_path, picture, shipped()) == ()
 
 
 def test_on_made_up_figures_it_does_better_than_all_authentic(tmp_path):
     shipped_or_skip()
-    write_sample(tmp_path / "data", seed=21, cases=8, size=300)
+    write_sample(tmp_path / "data", seed=21, cases=8, size=300, settings=ForgerySettings())
     solved = pipeline.solve(registry.challenge("forgery"), tmp_path / "data", tmp_path / "out")
     assert solved.score.value > solved.empty_score
 
@@ -73,7 +83,7 @@ def test_the_answer_is_numbered_along_columns(tmp_path):
 
 def test_the_answer_is_written_in_the_form_of_the_contest(tmp_path):
     picture, _ = forged()
-    case, form = Case("1", tmp_path / "1.png", SHAPE), codec({})
+    case, form = Case("1", tmp_path / "1.png", SHAPE), codec(ForgerySettings())
     for image, first in ((picture, "["), (np.full((60, 60), 90, np.uint8), "authentic")):
         answer = ask(tmp_path, image)
         (text,) = form.format(answer, case)
@@ -90,25 +100,40 @@ def test_an_honest_picture_is_authentic(tmp_path, picture):
     assert ask(tmp_path, picture) == ()
 
 
-def test_models_travel_between_processes(tmp_path):
-    assert RECIPE.parallel is True
+def test_predictors_travel_between_processes(tmp_path):
+    assert registry.challenge("forgery").parallel is True
     picture, _ = forged()
-    write_png(tmp_path / "1.png", picture)
-    case = Case("1", tmp_path / "1.png", SHAPE)
-    model = PLAIN_RECIPE.prepare(Context())
-    again = pickle.loads(pickle.dumps(model))
-    assert [(run.starts.tolist(), run.lengths.tolist()) for run in again(case)] == [
-        (run.starts.tolist(), run.lengths.tolist()) for run in model(case)
+    again = pickle.loads(pickle.dumps(PLAIN_PREDICTOR))
+    assert [(run.starts.tolist(), run.lengths.tolist()) for run in ask(tmp_path, picture, again)] == [
+        (run.starts.tolist(), run.lengths.tolist()) for run in ask(tmp_path, picture)
     ]
 
 
 def test_the_seconds_of_the_settings_are_kept_to(tmp_path):
     picture = stored(nuclei()[0][:200, :200])
-    assert Matching().prepare(Context(settings={"seconds": 2.5}, model=written(tmp_path))).seconds == 2.5
-    assert PLAIN_RECIPE.prepare(Context()).seconds == PLAIN_RECIPE.seconds
-    start = time.thread_time()
-    ask(tmp_path, picture, Matching(Detector(decision=PLAIN)), Context(settings={"seconds": 0}))
-    assert time.thread_time() - start < 10
+    loaded = load(Context(ForgerySettings(seconds=2.5), model=written(tmp_path)))
+    assert loaded.seconds == 2.5
+    assert load(Context(ForgerySettings(), model=written(tmp_path))).seconds == ForgerySettings().seconds
+    hurried, patient = (
+        predict(tmp_path, picture, ForgeryPredictor(Detector(decision=PLAIN), seconds)).artefacts[FINDINGS]
+        for seconds in (0.0, 1e6)
+    )
+    assert hurried.cut, "with no time at all some tier is cut short"
+    assert patient.cut == ()
+
+
+def test_the_answer_and_the_findings_say_the_same(tmp_path):
+    picture, _ = forged()
+    prediction = predict(tmp_path, picture)
+    found = prediction.artefacts[FINDINGS]
+    assert (found.shape, found.forged, len(found.groups)) == (SHAPE, True, len(prediction.answer))
+    result = PLAIN_PREDICTOR(picture)
+    assert (result.is_forged, result.probability) == (True, found.probability)
+    for mask, answer in zip(result.instances, prediction.answer, strict=True):
+        assert np.array_equal(mask, decode(answer, SHAPE, order="columns"))
+    assert PLAIN_PREDICTOR(tmp_path / "1.png").probability == found.probability
+    assert {len(column) for column in result.table.values()} == {sum(len(group.matches) for group in result.groups)}
+    assert result.overlay().shape == (*SHAPE, 3)
 
 
 def written(folder, decision=PLAIN):
@@ -118,11 +143,15 @@ def written(folder, decision=PLAIN):
 
 def test_a_fitted_decision_is_used(tmp_path):
     picture, _ = forged()
-    recipe, deaf = Matching(Detector(objects=None)), Decision(LogisticVerifier(), worth=0.8)
-    assert ask(tmp_path, picture, recipe, Context(model=written(tmp_path))) != ()
-    assert ask(tmp_path, picture, recipe, Context(model=written(tmp_path, deaf))) == ()
+    answers = []
+    for decision in (PLAIN, Decision(LogisticVerifier(), worth=0.8)):
+        predictor = load(Context(ForgerySettings(), model=written(tmp_path, decision)))
+        assert predictor.detector.decision == decision
+        answers.append(ask(tmp_path, picture, replace(predictor, detector=replace(predictor.detector, objects=None))))
+    assert answers[0] != ()
+    assert answers[1] == ()
 
 
 def test_a_folder_without_a_decision_is_refused(tmp_path):
     with pytest.raises(ModelError, match=FILE):
-        Matching().prepare(Context(model=tmp_path))
+        load(Context(ForgerySettings(), model=tmp_path))

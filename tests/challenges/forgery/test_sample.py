@@ -8,16 +8,18 @@ import pytest
 
 from handlens.challenges.forgery import CHALLENGE, data, sample
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
+from handlens.challenges.forgery.options import ForgerySettings
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError, HandlensError
 from handlens.io.images import read_grey
 from handlens.masks.rle import decode
+from handlens.settings import fields_of
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forgery")
-    write_sample(folder, seed=11, cases=20, size=320, settings={})
+    write_sample(folder, seed=11, cases=20, size=320, settings=ForgerySettings())
     return folder
 
 
@@ -80,7 +82,7 @@ def test_twins_differ_within_the_mask_more_than_outside(folder):
 
 def test_the_same_seed_writes_the_same_bytes(tmp_path):
     def content(seed, name):
-        write_sample(tmp_path / name, seed=seed, cases=5, size=128, settings={})
+        write_sample(tmp_path / name, seed=seed, cases=5, size=128, settings=ForgerySettings())
         paths = [path for path in sorted((tmp_path / name).rglob("*")) if path.is_file()]
         return [(path.relative_to(tmp_path / name), path.read_bytes()) for path in paths]
 
@@ -90,14 +92,16 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("size", [64, 100, 700])
 def test_any_size(tmp_path: Path, size: int) -> None:
-    write_sample(tmp_path, seed=1, cases=2, size=size, settings={})
+    write_sample(tmp_path, seed=1, cases=2, size=size, settings=ForgerySettings())
     assert len(data.read_cases(tmp_path, "test")) == 2
     assert data.survey(tmp_path).problems == ()
 
 
 def test_a_source_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match="nowhere"):
-        write_sample(tmp_path / "out", seed=1, cases=2, size=64, settings={"sources": tmp_path / "nowhere"})
+        write_sample(
+            tmp_path / "out", seed=1, cases=2, size=64, settings=CHALLENGE.settings(sources=tmp_path / "nowhere")
+        )
 
 
 # --- what is made -----------------------------------------------------------------------------------------
@@ -157,7 +161,7 @@ def test_one_picture_or_several_can_be_asked_for():
 
 
 def test_one_kind_of_forgery_can_be_asked_for(tmp_path):
-    write_sample(tmp_path, seed=3, cases=4, size=320, settings={"kind": "panel reuse"})
+    write_sample(tmp_path, seed=3, cases=4, size=320, settings=CHALLENGE.settings(kind="panel reuse"))
     for path in (tmp_path / "train_masks").iterdir():
         assert np.load(path).sum() > 0.02 * np.load(path)[0].size, "a panel is no small thing"
 
@@ -175,13 +179,13 @@ def test_figures_of_one_panel_or_several_can_be_asked_for(tmp_path, monkeypatch)
     for name in ("make_figure", "make_lookalike"):
         monkeypatch.setattr(sample, name, remember(getattr(sample, name)))
     for panels, compound in ((None, None), ("one", False), ("several", True)):
-        write_sample(tmp_path / str(panels), seed=3, cases=3, size=160, settings={"panels": panels})
+        write_sample(tmp_path / str(panels), seed=3, cases=3, size=160, settings=CHALLENGE.settings(panels=panels))
         assert {wanted.compound for wanted in asked} == {compound}
         asked.clear()
     with pytest.raises(HandlensError, match="panel reuse in figures of one panel"):
-        write_sample(tmp_path, seed=3, cases=3, size=160, settings={"panels": "one", "kind": "panel reuse"})
+        write_sample(tmp_path, seed=3, cases=3, size=160, settings=CHALLENGE.settings(panels="one", kind="panel reuse"))
 
 
 def test_the_kinds_that_can_be_asked_for_are_those_that_are_made():
-    (kind,) = (option for option in CHALLENGE.options if option.name == "kind")
+    (kind,) = (field for field in fields_of(ForgerySettings) if field.path == "kind")
     assert kind.choices == tuple(FORGERIES)

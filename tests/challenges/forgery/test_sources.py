@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from handlens.challenges.forgery import CHALLENGE
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import SourceBrush, cut_objects, open_sources
 from handlens.challenges.forgery.sample import write_sample
@@ -101,8 +102,8 @@ def test_every_kind_is_made_of_sources(sources, plan):
 
 
 def test_a_sample_of_sources(tmp_path, folder):
-    write_sample(tmp_path / "one", seed=2, cases=4, size=160, settings={"sources": str(folder)})
-    write_sample(tmp_path / "two", seed=2, cases=4, size=160, settings={"sources": folder})
+    write_sample(tmp_path / "one", seed=2, cases=4, size=160, settings=CHALLENGE.settings(sources=str(folder)))
+    write_sample(tmp_path / "two", seed=2, cases=4, size=160, settings=CHALLENGE.settings(sources=folder))
     for path in (tmp_path / "one").rglob("*"):
         if path.is_file():
             assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
@@ -117,7 +118,7 @@ def test_a_broken_picture_is_named(tmp_path):
     write_png(tmp_path / "a.png", blobs(0)[0])
     (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:500])
     with pytest.raises(DataError, match=r"b\.png"):
-        write_sample(tmp_path / "out", seed=1, cases=2, size=100, settings={"sources": tmp_path})
+        write_sample(tmp_path / "out", seed=1, cases=2, size=100, settings=CHALLENGE.settings(sources=tmp_path))
 
 
 def test_a_map_of_another_size_is_named(tmp_path):

@@ -14,7 +14,7 @@ from handlens.challenges.forgery.detect.verifier.decision import FILE, read_deci
 from handlens.challenges.forgery.options import SECONDS, ForgerySettings
 from handlens.challenges.forgery.result import ForgeryResult
 from handlens.challenges.forgery.score import ORDER, Instances
-from handlens.inference.values import as_array
+from handlens.inference.values import as_picture
 from handlens.io.images import read_image
 from handlens.masks.rle import encode
 from handlens.types import ALONE, Case, Context, Prediction, Work
@@ -31,6 +31,9 @@ class ForgeryPredictor:
     seconds: float = SECONDS
     model: None = None
 
+    def __repr__(self) -> str:
+        return f"<ForgeryPredictor: at most {self.seconds:g} s for each figure>"
+
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[npt.NDArray[Any]]:
         yield read_image(case.path)
@@ -41,7 +44,7 @@ class ForgeryPredictor:
         return Prediction(instances, {FINDINGS: found})
 
     def __call__(self, value: Any, /) -> ForgeryResult:
-        image = as_array(value)
+        image = as_picture(value)
         return ForgeryResult(image, self.predict(image).artefacts[FINDINGS])
 
 

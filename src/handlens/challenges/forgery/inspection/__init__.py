@@ -43,7 +43,7 @@ TURNED = (
 
 
 def table(record: Record) -> str:
-    """A figure's record as plain text of at most 100 columns."""
+    """A figure's record as plain text of at most 80 columns."""
     from handlens.challenges.forgery.inspection import words
 
     return words.table(record)
@@ -87,7 +87,8 @@ def inspect_figures(
         return _inspect_all(figures, partial(make, None), None, None, workers, progress)
     _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
-    key = hashlib.sha256("\n".join([*about.values(), *(figure.name for figure in figures)]).encode()).hexdigest()
+    places = (str(figure.path.absolute()) for figure in figures)
+    key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
     with open_store(out, key, about, overwrite=overwrite) as store:
         target = Target(out, alone=len(figures) == 1)
         journal = store.journal("figures")

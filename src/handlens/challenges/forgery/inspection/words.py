@@ -15,8 +15,8 @@ from handlens.errors import counted
 
 Record = dict[str, Any]
 
-WIDTH = 100
-"""Columns of the terminal's table."""
+WIDTH = 80
+"""Columns of the terminal's table: what the narrowest usual terminal has."""
 
 CONFIDENCE = ((0.9, "high"), (0.7, "medium"), (0.0, "low"))
 """Words for a probability: the first whose bound it reaches."""
@@ -144,7 +144,7 @@ def notes(record: Record) -> list[str]:
 
 
 def table(record: Record) -> str:
-    """Verdict and matches of one figure as plain text of at most 100 columns."""
+    """Verdict and matches of one figure as plain text of at most 80 columns."""
     if "error" in record:
         return "\n".join(_wrap(f"{record['figure']}: {verdict(record)}: {record['error']}", ""))
     lines = _wrap(f"{record['figure']} ({record['width']}x{record['height']} pixels): {record['verdict']}", "")

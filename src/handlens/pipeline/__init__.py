@@ -1,0 +1,30 @@
+"""One function for each arrow: folder to cases to answers to submission to score. What the commands call."""
+
+from handlens.pipeline.each_case import count_workers
+from handlens.pipeline.folders import TRUTH, find_truth, join_truth, open_truth, read_cases, sample, survey
+from handlens.pipeline.runs import challenge_of_model, read_training, train
+from handlens.pipeline.scoring import check, judge, score, score_json
+from handlens.pipeline.solving import Solved, Solver, load, solve, solved_json
+
+__all__ = [
+    "TRUTH",
+    "Solved",
+    "Solver",
+    "challenge_of_model",
+    "check",
+    "count_workers",
+    "find_truth",
+    "join_truth",
+    "judge",
+    "load",
+    "open_truth",
+    "read_cases",
+    "read_training",
+    "sample",
+    "score",
+    "score_json",
+    "solve",
+    "solved_json",
+    "survey",
+    "train",
+]

@@ -1,0 +1,130 @@
+"""Every case once: decode, predict, write the artefacts, keep the answer; in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from handlens.errors import HandlensError
+from handlens.inference.executors import map_in_processes, usable_cores
+from handlens.runstore.store import ArrayFolder, RunStore
+from handlens.settings import SettingsT
+from handlens.types import (
+    AnswerT,
+    AnyChallenge,
+    Artefact,
+    Case,
+    Challenge,
+    Prediction,
+    Predictor,
+    Progress,
+    Work,
+    no_progress,
+)
+
+
+class ProgressCounter:
+    """Counts cases for the progress bar; in hundredths from when a predictor first reports parts of one."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.done, self.unit = progress, total, 0, 1
+
+    def cases(self, done: int) -> None:
+        self.done = done
+        self.progress(done * self.unit, self.total * self.unit)
+
+    def part_of_a_case(self, name: str, done: int, total: int, words: str = "", /) -> None:
+        self.unit = 100
+        self.progress(self.done * 100 + 100 * done // total, self.total * 100, words or name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """Stands for the answer to a case that cannot be read."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseWorker:
+    """What a process does with a case: decode, predict, write the artefacts; the answer goes back."""
+
+    predictor: Predictor[Any, Any]
+    artefacts: tuple[Artefact[Any], ...]
+    out: Path
+    checkpoints: Callable[[str], ArrayFolder]
+    keep_going: bool
+    tell: Callable[..., None] | None = None
+
+    def __call__(self, case: Case) -> Any:
+        try:
+            return self._predict(case)
+        except HandlensError as error:
+            if not self.keep_going:
+                raise
+            return _Unread(str(error))
+
+    def _predict(self, case: Case) -> Any:
+        keep = frozenset().union(*(artefact.keep for artefact in self.artefacts))
+        kept = self.checkpoints(case.id)
+        progress = partial(self.tell, case.id) if self.tell else no_progress
+        with self.predictor.decode(case) as decoded:
+            prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept))
+            for artefact in self.artefacts:
+                artefact.write(self.out, case, prediction)
+        return prediction.answer
+
+
+def predict_all(
+    challenge: Challenge[AnswerT, Any, SettingsT],
+    cases: Sequence[Case],
+    predictor: Predictor[Any, AnswerT],
+    settings: SettingsT,
+    store: RunStore,
+    artefacts: tuple[Artefact[AnswerT], ...],
+    *,
+    keep_going: bool,
+    workers: int | None,
+    tell: ProgressCounter,
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """A row for every case, and notes; cases that the journal has already are not predicted again.
+
+    An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
+    """
+    codec, journal = challenge.codec(settings), store.journal()
+    waiting = [case for case in cases if case.id not in journal.done]
+    known = len(cases) - len(waiting)
+    tell.cases(known)
+    count = count_workers(challenge, workers, len(waiting))
+    alone = _CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, tell.part_of_a_case)
+    work = alone if count <= 1 else replace(alone, tell=None)  # a copy in another process reports nothing
+    faults: dict[int, str] = {}
+    if waiting:
+        results = map_in_processes(partial(_given, work), waiting, workers=count, name=lambda case: case.id)
+        with closing(journal), closing(results):
+            for done, (index, answer) in enumerate(results, known + 1):
+                if isinstance(answer, _Unread):
+                    faults[index] = answer.why
+                else:
+                    journal.add(waiting[index].id, codec.format(answer, waiting[index]))
+                    store.arrays(waiting[index].id).remove()
+                tell.cases(done)
+    unread = [(waiting[index], faults[index]) for index in sorted(faults)]
+    empty = {case.id: codec.format(challenge.empty(case, settings), case) for case, _ in unread}
+    return {**journal.done, **empty}, [f"{case.id}: empty answer, because {why}" for case, why in unread]
+
+
+def _given(work: _CaseWorker) -> _CaseWorker:
+    """The predictor was loaded once, for all processes."""
+    return work
+
+
+def count_workers(challenge: AnyChallenge, workers: int | None, waiting: int) -> int:
+    """The number asked for; otherwise one for each core, if there is enough to do to make up for a slow start."""
+    if workers is not None:
+        return min(workers, waiting)
+    return min(usable_cores(), waiting // 2) if challenge.parallel else 1

@@ -1,0 +1,72 @@
+"""Trainings: begun, resumed, found again by their folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from handlens.errors import DataError, HandlensError
+from handlens.inference.model import is_model
+from handlens.runstore.plan import read_plan
+from handlens.runstore.store import fingerprint_of, open_store, read_manifest
+from handlens.settings import SettingsT
+from handlens.types import Challenge, Progress, no_progress
+
+
+def train(
+    challenge: Challenge[Any, Any, SettingsT],
+    folder: Path,
+    run: Path,
+    *,
+    settings: SettingsT | None = None,
+    progress: Progress = no_progress,
+) -> Mapping[str, float]:
+    """Learn from a data folder, for `solve` with `model=run`; gives numbers that were measured out of fold.
+
+    Stopped at any moment and called again, it resumes. A finished run is refused.
+    """
+    if challenge.train is None:
+        raise HandlensError(f"{challenge.name} cannot be trained: its predictor takes no model")
+    if not folder.is_dir():
+        raise DataError("no such folder", file=folder)
+    settings = challenge.settings() if settings is None else settings
+    about = {
+        "command": "train",
+        "challenge": challenge.name,
+        "settings": settings.plain(),
+        "handlens": package_version(),
+    }
+    key = fingerprint_of(
+        ["train", challenge.name, json.dumps(about["settings"]), package_version()], folder, without=run
+    )
+    with open_store(run, key, {**about, "folder": str(folder.resolve())}, again=False) as store:
+        numbers = challenge.train(folder, run, settings, progress)
+        store.finish({"numbers": dict(numbers)})
+    return numbers
+
+
+def read_training(run: Path) -> tuple[str, Path, dict[str, Any]]:
+    """Challenge, data folder and settings of a training that was begun, to resume it."""
+    page = read_manifest(run)
+    if page.get("command") != "train" or not isinstance(page.get("settings"), dict):
+        raise DataError("no training was begun here: name the folder of a `handlens train`", file=run)
+    return str(page["challenge"]), Path(str(page["folder"])), page["settings"]
+
+
+def challenge_of_model(folder: Path) -> str:
+    """The challenge that a run or a model folder is about."""
+    if is_model(folder):
+        return read_plan(folder).challenge
+    page = read_manifest(folder)
+    if page.get("command") != "train" or not page["finished"]:
+        raise DataError("no finished training in it: name a folder that `handlens train` wrote to the end", file=folder)
+    return str(page["challenge"])
+
+
+def package_version() -> str:
+    """The installed version, which is part of a run's fingerprint."""
+    from importlib.metadata import version
+
+    return version("handlens")

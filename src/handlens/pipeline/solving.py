@@ -1,0 +1,251 @@
+"""From a data folder to a submission, checked, and scored where truth is there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from handlens.errors import DataError, HandlensError, ModelError, counted
+from handlens.inference.model import digest
+from handlens.io.files import write_text
+from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
+from handlens.pipeline.each_case import ProgressCounter, predict_all
+from handlens.pipeline.folders import find_part, find_truth
+from handlens.pipeline.runs import challenge_of_model, package_version
+from handlens.pipeline.scoring import score_json
+from handlens.runstore.store import fingerprint_of, open_store
+from handlens.settings import Settings, SettingsT, fields_of
+from handlens.types import (
+    AnswerT,
+    AnyChallenge,
+    Case,
+    Challenge,
+    Context,
+    LabelT,
+    Part,
+    Predictor,
+    Progress,
+    Score,
+    Truth,
+    no_progress,
+)
+
+Solver = Literal["model", "baseline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What a solve wrote: the submission, the score where truth was there, and what went wrong on the way."""
+
+    submission: Path
+    cases: int
+    score: Score | None
+    empty_score: float | None
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        value = f"score {self.score.value:.6f}" if self.score else "no truth, so no score"
+        return f"<Solved {self.submission}: {counted(self.cases, 'case')}, {value}>"
+
+
+def load(
+    challenge: Challenge[AnswerT, LabelT, SettingsT],
+    *,
+    settings: SettingsT | None = None,
+    model: Path | None = None,
+    solver: Solver = "model",
+    training: Callable[[], Truth[LabelT] | None] = lambda: None,
+    threads: int | None = None,
+) -> Predictor[Any, AnswerT]:
+    """The predictor of a challenge: with its shipped model, one of a `train`, or without any: the baseline."""
+    settings = challenge.settings() if settings is None else settings
+    context = Context(settings, training, model, threads)
+    if solver == "baseline":
+        if model is not None:
+            raise HandlensError("a baseline takes no model: leave --model out, or --solver baseline")
+        if challenge.baseline is None:
+            raise HandlensError(f"{challenge.name} has no baseline")
+        return challenge.baseline(context)
+    if model is not None:
+        if challenge.train is None:
+            raise ModelError(f"{challenge.name} takes no trained model: leave --model out")
+        trained = challenge_of_model(model)
+        if trained != challenge.name:
+            raise ModelError(f"{model}: this model is about {trained}, not {challenge.name}")
+    return challenge.load(context)
+
+
+def solve(
+    challenge: Challenge[AnswerT, LabelT, SettingsT],
+    folder: Path,
+    out: Path,
+    *,
+    form: Format = "csv",
+    part: Part | None = None,
+    settings: SettingsT | None = None,
+    solver: Solver = "model",
+    model: Path | None = None,
+    predictor: Predictor[Any, AnswerT] | None = None,
+    keep_going: bool = False,
+    overwrite: bool = False,
+    workers: int | None = 1,
+    progress: Progress = no_progress,
+) -> Solved:
+    """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
+
+    Stopped at any moment and called again, it resumes. With `keep_going` a case that cannot be read gets the empty
+    answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
+    number of `workers`; None is one for each core where the challenge is `parallel`. An output folder of another run
+    is refused unless `overwrite` is said.
+    """
+    started = time.perf_counter()
+    refuse_format(form)
+    settings = challenge.settings() if settings is None else settings
+    part, cases = find_part(challenge, folder, part)
+    training = partial(_training_truth, challenge, folder, settings)
+    if predictor is None:
+        predictor = load(challenge, settings=settings, model=model, solver=solver, training=training)
+    about: dict[str, Any] = {"command": "solve", "challenge": challenge.name, "part": part, "solver": solver}
+    about |= {
+        "settings": _settings_for_solve(settings),
+        "handlens": package_version(),
+        "model": str(model) if model else None,
+    }
+    used = [fingerprint_of([], model, without=out)] if model else []
+    words = [json.dumps(about, default=str), type(predictor).__qualname__, *used]
+    key = fingerprint_of(words, folder, without=out)
+    _refuse_foreign(out, overwrite)
+    with open_store(out, key, about, overwrite=overwrite) as store:
+        writers = tuple(challenge.artefacts(settings))
+        counter = ProgressCounter(progress, len(cases))
+        rows, notes = predict_all(
+            challenge, cases, predictor, settings, store, writers, keep_going=keep_going, workers=workers, tell=counter
+        )
+        submission = out / f"submission.{form}"
+        codec = challenge.codec(settings)
+        write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
+        answers = require_submission(submission, codec, cases)
+        truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
+        result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
+        notes += _model_notes(predictor, cases if result else ())
+        notes += challenge.summarise(out, answers, settings)
+        solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
+        write_text(out / "score.json", json.dumps({**_score_page(challenge, solved), **about}, indent=1) + "\n")
+        (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
+        store.finish()
+    return solved
+
+
+def _refuse_foreign(out: Path, overwrite: bool) -> None:
+    """A submission that no run of ours wrote is not replaced unasked."""
+    if not (out / "run.json").exists() and not overwrite:
+        for name in ("submission.csv", "submission.parquet"):
+            if (out / name).exists():
+                raise DataError("already there: name a new folder, or say --overwrite", file=out / name)
+
+
+def _settings_for_solve(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON, without those that are for training alone."""
+    only_train = {field.path.split(".")[0] for field in fields_of(settings) if field.commands == ("train",)}
+    return {name: value for name, value in settings.plain().items() if name not in only_train}
+
+
+def _rate(
+    challenge: Challenge[AnswerT, LabelT, SettingsT],
+    answers: Mapping[str, AnswerT],
+    truth: Truth[LabelT],
+    cases: Sequence[Case],
+    settings: SettingsT,
+) -> tuple[Score, float]:
+    """The score of answers, and what empty ones would get; every label is read once."""
+    labels: dict[str, LabelT] = {}
+
+    def read(case: Case) -> LabelT:
+        if case.id not in labels:
+            labels[case.id] = truth.read(case)
+        return labels[case.id]
+
+    once = Truth(truth.cases, read)
+    empty = {case.id: challenge.empty(case, settings) for case in cases}
+    return challenge.score(answers, once, settings), challenge.score(empty, once, settings).value
+
+
+def _score_page(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
+    page: dict[str, Any] = {"challenge": challenge.name, "score": None, "notes": []}
+    if solved.score:
+        page = score_json(challenge, solved.score)
+    page["notes"] += solved.notes
+    page |= {"valid": True, "submission": solved.submission.name, "count": solved.cases}
+    return page | {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
+
+
+def solved_json(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
+    """What `solve --json` prints: `score.json` without the cases, and the submission's path."""
+    page = _score_page(challenge, solved)
+    page.pop("cases", None)
+    return page | {"submission": str(solved.submission)}
+
+
+def _model_notes(predictor: Predictor[Any, Any], cases: Sequence[Case]) -> list[str]:
+    """What a person should know about the model behind the answers: its licence, and whether it knows the cases."""
+    model = predictor.model
+    if model is None:
+        return []
+    notes = []
+    if "NC" in model.licence.split("-"):
+        what = f"this model was trained on non-commercial data ({model.licence})"
+        notes.append(f"{what}: see {model.folder / 'card.md'} before any commercial use")
+    known = model.trained_on if cases else frozenset()
+    seen = sum(digest(case) in known for case in cases) if known else 0
+    if seen:
+        what = f"the model was trained on {seen:,} of these {counted(len(cases), 'case')}"
+        notes.append(f"{what}: this score says little about others")
+    return notes
+
+
+def _training_truth(
+    challenge: Challenge[Any, LabelT, SettingsT], folder: Path, settings: SettingsT
+) -> Truth[LabelT] | None:
+    """Labelled cases to learn from, where the folder has some."""
+    return challenge.open_truth(folder, settings) if challenge.read_cases(folder, "train") else None
+
+
+def _truth_of(
+    challenge: Challenge[Any, LabelT, SettingsT],
+    folder: Path,
+    part: Part,
+    cases: Sequence[Case],
+    settings: SettingsT,
+    keep_going: bool,
+    notes: list[str],
+) -> Truth[LabelT] | None:
+    """The truth of the cases where the data folder has it; a note says why truth that is there cannot be used."""
+    if not folder.is_dir():
+        return None
+    place = find_truth(challenge, folder, settings, part)
+    if place is None:
+        return None
+    try:
+        truth = challenge.open_truth(place, settings)
+        truth = _read_whole(truth) if keep_going else truth
+    except DataError as error:
+        if not keep_going:
+            raise
+        notes.append(f"no score, because {error}")
+        return None
+    if {case.id for case in truth.cases} != {case.id for case in cases}:
+        notes.append("the truth is about other cases, so there is no score")
+        return None
+    return truth
+
+
+def _read_whole(truth: Truth[LabelT]) -> Truth[LabelT]:
+    """The same with every label read, so that one that cannot be read shows itself now."""
+    labels = {case.id: truth.read(case) for case in truth.cases}
+    return Truth(truth.cases, lambda case: labels[case.id])
