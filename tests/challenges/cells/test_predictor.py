@@ -362,7 +362,7 @@ def test_a_killed_run_computes_only_the_tiles_that_are_left(model: Path, large: 
     whole, predictor = counting(model)
     expected = pipeline.solve(CELLS, large, tmp_path / "whole", predictor=predictor).submission.read_bytes()
     assert whole.calls == 8 * tiles + 8
-    killed, predictor = counting(model, killed_at=8 * 5 + 3)
+    _, predictor = counting(model, killed_at=8 * 5 + 3)
     with pytest.raises(KeyboardInterrupt):
         pipeline.solve(CELLS, large, tmp_path / "out", predictor=predictor)
     kept = list((tmp_path / "out" / "unfinished").rglob("tile-*.npy"))
