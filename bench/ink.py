@@ -171,12 +171,9 @@ def measure_crop(folder: Path, model: Path) -> Iterator[Row]:
     whole = cv2.resize(coarse, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
     reduced = baseline.reduce_fragment(folder, band=512)
     statistics = baseline.DepthStatistics()
-    fixed = baseline.Choice(
-        np.array(statistics.default, np.float64), statistics.side, statistics.smooth, statistics.quantile
-    )
-    features = baseline.pool(
-        baseline.take_layers(reduced, fixed.side, statistics.offsets), reduced.inside, fixed.smooth
-    )
+    weights = np.array(statistics.default, np.float64)
+    layers = baseline.take_layers(reduced, statistics.side, statistics.offsets)
+    features = baseline.pool(layers, reduced.inside, statistics.smooth)
     score = np.tensordot(weights, features, axes=2).astype(np.float32)
     other = cv2.resize(score, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
     note = f"{label.shape[0]}x{label.shape[1]}, {surface.stack.depth} slices; nothing was learned from it"
