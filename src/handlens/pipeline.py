@@ -343,7 +343,7 @@ def solve(
         predictor = load(challenge, settings=settings, model=model, solver=solver, training=training)
     about: dict[str, Any] = {"command": "solve", "challenge": challenge.name, "part": part, "solver": solver}
     about |= {"settings": _settings_for_solve(settings), "handlens": _version(), "model": str(model) if model else None}
-    used = [fingerprint_of([], model, without=out)] if model else []
+    used = [fingerprint_of([], predictor.model.folder, without=out)] if predictor.model else []
     words = [json.dumps(about, default=str), type(predictor).__qualname__, *used]
     key = fingerprint_of(words, folder, without=out)
     _refuse_foreign(out, overwrite)

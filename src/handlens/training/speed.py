@@ -24,7 +24,7 @@ STEPS = 4
 
 
 def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
-    """Seconds of a step in both memory layouts, of an export and of a prediction, with a network that is thrown away."""
+    """Seconds of a step in both memory layouts, of an export and of a prediction; the network is thrown away."""
     seconds = {way: _time_steps(fabric, task, schedule, channels_last=way == "pixels") for way in _ways(schedule)}
     seconds = fabric.broadcast(seconds)
     best = min(seconds, key=lambda way: seconds[way])
