@@ -440,7 +440,7 @@ def test_the_shipped_model_is_small_and_about_cells() -> None:
 def test_the_shipped_model_beats_the_threshold_on_real_slides(real_data: Path) -> None:
     """The slides were learned from: this shows that reading, tiles and decision fit together, not how good it is."""
     truth = CELLS.open_truth(real_data / "cells" / "train", CellsSettings())
-    context = Context[rle.Rle, CellsSettings](CellsSettings(turns=1))
+    context = Context(CellsSettings(turns=1))
     for case in truth.cases[::18]:
         said = [ask(predictor, case) for predictor in (load(context), load_baseline(context))]
         values = [dice(compare(each, truth.read(case)), empty=1.0) for each in said]
