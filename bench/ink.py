@@ -30,12 +30,13 @@ import numpy as np
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
+from handlens.challenges.ink.options import SHIPPED
 from handlens.challenges.ink.phantom import letters
-from handlens.challenges.ink.predictor import SHIPPED, open_network
+from handlens.challenges.ink.predictor import open_network
 from handlens.challenges.ink.sample import make_fragment, write_volume
-from handlens.challenges.ink.tiles import Effort, predict
+from handlens.challenges.ink.tiles import Resources, predict
 from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
-from handlens.inference.session import is_model, read_plan
+from handlens.inference.model import MODEL, is_model, open_model
 from handlens.io import volumes
 from handlens.io.images import read_mask, write_png
 from handlens.masks.metrics import compare, fbeta
@@ -89,7 +90,7 @@ def make_one(place: Path, seed: tuple[int, ...], shape: tuple[int, int], slices:
 
 
 def make_unseen(folder: Path, size: int, maps: Path) -> Path:
-    """Three test fragments with their truth, and three to learn from for the plain solver."""
+    """Three test fragments with their truth, and three to learn from for the baseline."""
     place = folder / f"unseen-{size}"
     if not place.exists():
         settings = INK.settings(letters=maps if maps.is_dir() else None)
@@ -105,14 +106,15 @@ def measure_score(place: Path, model: Path, picture: Path | None) -> Iterator[Ro
     truths = {case.id: read_mask(place / "truth" / case.id / "inklabels.png") for case in cases}
     masks = {case.id: read_mask(case.path / "mask.png") for case in cases}
     out = place.with_name(f"{place.name}-out")
-    solved = pipeline.solve(INK, place, out / "network", model=model, settings=INK.settings(probability="tiff"))
-    learned = pipeline.solve(INK, place, out / "plain", recipe=baseline.PooledStatistics())
+    settings = INK.settings(probability="tiff")
+    solved = pipeline.solve(INK, place, out / "network", model=model, settings=settings, overwrite=True)
+    learned = pipeline.solve(INK, place, out / "baseline", solver="baseline", overwrite=True)
     sizes = " and ".join(sorted({f"{case.shape[0]}x{case.shape[1]}" for case in cases if case.shape}))
     note = f"{len(cases)} fragments of {sizes}, seed {UNSEEN}"
     for what, values, bar in (
         ("F0.5, the network", [each.value for each in solved.score.cases] if solved.score else [], ">= 0.65"),
         (
-            "depth statistics, the plain solver",
+            "depth statistics, the baseline",
             [each.value for each in learned.score.cases] if learned.score else [],
             "",
         ),
@@ -158,20 +160,21 @@ def draw(path: Path, case: Case, levels: Path, truth: np.ndarray) -> None:
 
 
 def measure_crop(folder: Path, model: Path) -> Iterator[Row]:
-    """How well squares of ink are ranked before others: 0.5 is by lot."""
+    """How well squares of ink are ranked before others: 0.5 is at random."""
     if not folder.is_dir():
         return
     window = window_of(model)
     surface = find_surface(*open_fragment(folder), window)
     label = read_mask(folder / "inklabels.png")
-    network = open_network(model, window)
-    coarse = predict(surface, network, Effort(turns=4))
+    network = open_network(model / MODEL, window)
+    coarse = predict(surface, network, Resources(turns=4))
     whole = cv2.resize(coarse, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
     reduced = baseline.reduce_fragment(folder, band=512)
-    recipe = baseline.PooledStatistics()
-    fixed = baseline.Choice(np.array(recipe.default, np.float64), recipe.side, recipe.smooth, recipe.quantile)
-    features = baseline.pool(baseline.take_layers(reduced, fixed.side, recipe.offsets), reduced.inside, fixed.smooth)
-    score = np.tensordot(fixed.weights, features, axes=2).astype(np.float32)
+    statistics = baseline.DepthStatistics()
+    weights = np.array(statistics.default, np.float64)
+    layers = baseline.take_layers(reduced, statistics.side, statistics.offsets)
+    features = baseline.pool(layers, reduced.inside, statistics.smooth)
+    score = np.tensordot(weights, features, axes=2).astype(np.float32)
     other = cv2.resize(score, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
     note = f"{label.shape[0]}x{label.shape[1]}, {surface.stack.depth} slices; nothing was learned from it"
     yield Row("AUC on the real crop, the network", f"{area_under(whole, label, surface.mask):.3f}", "shown", note)
@@ -187,7 +190,7 @@ def area_under(score: np.ndarray, label: np.ndarray, mask: np.ndarray) -> float:
 
 
 def window_of(model: Path) -> Window:
-    window = Window.of(read_plan(model, challenge="ink").page.get("fields"))
+    window = Window.of(open_model(model, challenge="ink").plan.fields)
     if window is None:
         sys.exit(f"{model}: not a model for ink")
     return window
@@ -232,8 +235,8 @@ def one_side(name: str, folder: str, model: str) -> None:
         importlib.import_module(library)  # not counted
     started = time.perf_counter()
     if name == "ours":
-        network = open_network(place, window)
-        predict(find_surface(*open_fragment(Path(folder)), window), network, Effort(turns=1, threads=THREADS))
+        network = open_network(place / MODEL, window)
+        predict(find_surface(*open_fragment(Path(folder)), window), network, Resources(turns=1, threads=THREADS))
     else:
         ask_monai(find_surface(*open_fragment(Path(folder)), window), place)
     print(time.perf_counter() - started, peak())
@@ -246,7 +249,7 @@ def ask_monai(surface: Surface, model: Path) -> np.ndarray:
     from handlens.challenges.ink.network import DepthNet
 
     torch.set_num_threads(THREADS)
-    width = read_plan(model, challenge="ink").page["fields"].get("width", 1.0)
+    width = open_model(model, challenge="ink").plan.fields.get("width", 1.0)
     network = DepthNet(surface.window.layers, width).eval()
     network.load_state_dict(torch.load(model / "weights.pt", weights_only=True))
     height = surface.shape[0]
@@ -335,7 +338,7 @@ def measure_reading(folder: Path, model: Path) -> Row:
         timed = Timed(stack.source)
         surface = find_surface(volumes.Stack(timed), mask, window)
         for_sheet = len(timed.read)
-        predict(surface, lambda tile: np.zeros([side // 4 for side in tile.shape[1:]], np.float32), Effort(turns=1))
+        predict(surface, lambda tile: np.zeros([side // 4 for side in tile.shape[1:]], np.float32), Resources(turns=1))
         once = 0.0
         for top, bottom, first, last in timed.read[for_sheet:]:
             started = time.perf_counter()

@@ -30,13 +30,13 @@ from handlens.challenges.lesions import data
 from handlens.challenges.lesions.contract import demographics_input
 from handlens.challenges.lesions.decision import Search, choose, class_shares, worth
 from handlens.challenges.lesions.logistic import fit_head
+from handlens.challenges.lesions.options import LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
-from handlens.challenges.lesions.training import FEATURES, Fields
-from handlens.cli import judge
+from handlens.challenges.lesions.training import FEATURES
 from handlens.sandbox import runner
 from handlens.sandbox.verdicts import RefusedError
 from handlens.training import device
-from handlens.training.folds import read_predictions
+from handlens.training.folds import Predictions
 from handlens.types import Limits
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -74,7 +74,7 @@ def judge_models(folder: Path, cases: int) -> Iterator[Row]:
         if name == "fork bomb":  # no file can do it: this is what a runtime that was taken over would do
             found, why = _taken_over(path, "fork_bomb")
         else:
-            (entry,) = judge.judge(challenge, [path], data, challenge.settings(), limits=LIMITS).models
+            (entry,) = pipeline.judge(challenge, [path], data, challenge.settings(), limits=LIMITS).models
             found, why = entry.verdict, entry.why
         yield Row(name, expected, found, why, time.perf_counter() - begun)
 
@@ -102,7 +102,7 @@ def print_judge(rows: list[Row]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Photographs, or lesions, with what was said about them out of fold: (n, classes) logits."""
+    """Photographs, or lesions, with what was said about them out of fold: (n, classes) logits, but for a constant."""
 
     logits: np.ndarray
     codes: np.ndarray
@@ -151,7 +151,7 @@ def frozen(run: Path, people: np.ndarray | None, out: Out) -> Out:
     for fold in np.unique(out.folds):
         here = out.folds == fold
         weights, bias = fit_head(
-            table[~here], out.codes[~here], count=out.logits.shape[1], balance=0.5, penalty=Fields().penalty
+            table[~here], out.codes[~here], count=out.logits.shape[1], balance=0.5, penalty=LesionsTraining().penalty
         )
         logits[here] = table[here] @ weights + bias
     return replace(out, logits=logits)
@@ -176,11 +176,11 @@ def measure_training(run: Path, folder: Path) -> Iterator[tuple[str, str, str, s
     """Rows of what, found, bar, note."""
     page = json.loads((run / "plan.json").read_text())
     taxonomy = TAXONOMIES[page["fields"]["taxonomy"]]
-    truth = data.open_truth(folder, {"taxonomy": taxonomy.name})
+    truth = data.open_truth(folder, LesionsSettings(taxonomy=taxonomy.name))
     ids = [case.id for case in truth.cases]
     if ids != page["ids"]:
         raise SystemExit(f"{run} was not trained on {folder}")
-    predictions = read_predictions(run, len(ids))
+    predictions = Predictions(run, len(ids))
     out = Out(
         np.stack([predictions[index] for index in range(len(ids))]).astype(np.float64),
         np.array([taxonomy.classes.index(truth.read(case)) for case in truth.cases]),

@@ -1,7 +1,7 @@
 """How like the one real crop the made-up scroll is: grey levels, spectrum, correlation, depth; and how hard its ink is.
 
 python bench/phantom.py                    compare with ../shared/data/ink/real_crop, pictures into /tmp/phantom
-python bench/phantom.py --solve            F0.5 of all ink, mean intensity, the plain solver, and a small network
+python bench/phantom.py --solve            F0.5 of all ink, mean intensity, the baseline, and a small network
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import data
-from handlens.challenges.ink.baseline import PooledStatistics
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fragment import Fragment
 from handlens.io import volumes
@@ -185,7 +184,7 @@ def cut_through(grey: np.ndarray) -> np.ndarray:
 
 
 def solve(options: argparse.Namespace) -> None:
-    """F0.5 on test fragments: everything, the best threshold of the mean, the plain solver, a small network."""
+    """F0.5 on test fragments: everything, the best threshold of the mean, the baseline, a small network."""
     challenge = registry.challenge("ink")
     maps = options.letters if options.letters.is_dir() else None
     with tempfile.TemporaryDirectory() as name:
@@ -201,8 +200,8 @@ def solve(options: argparse.Namespace) -> None:
             "all ink": [f_half(read_mask(case.path / "mask.png"), labels[case.id]) for case in cases],
             "mean intensity, best threshold and sign": [best_of_mean(case.path, labels[case.id]) for case in cases],
         }
-        solved = pipeline.solve(challenge, folder, Path(name) / "out", recipe=PooledStatistics())
-        rows["the plain solver"] = [case.value for case in solved.score.cases] if solved.score else []
+        solved = pipeline.solve(challenge, folder, Path(name) / "out", solver="baseline")
+        rows["the baseline"] = [case.value for case in solved.score.cases] if solved.score else []
         network = learn(folder, minutes=options.minutes)
         rows["a small network"] = [best_of_map(network(case.path), labels[case.id]) for case in cases]
         for what, values in rows.items():
@@ -239,14 +238,14 @@ def learn(folder: Path, *, minutes: float) -> Callable[[Path], np.ndarray]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     fragments = sorted((folder / "train").iterdir())
-    lessons = [(read_all(path), read_mask(path / "inklabels.png"), read_mask(path / "mask.png")) for path in fragments]
+    examples = [(read_all(path), read_mask(path / "inklabels.png"), read_mask(path / "mask.png")) for path in fragments]
     network = build()
     rates = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=1e-3)
     random, began, step, side = np.random.default_rng(0), time.perf_counter(), 0, 160
     while (spent := (time.perf_counter() - began) / 60 / minutes) < 1:
         for group in rates.param_groups:
             group["lr"] = 3e-3 * min(1, (step + 1) / 20) * (0.5 + 0.5 * np.cos(np.pi * spent))
-        batch = [cut_lesson(random, lessons[random.integers(len(lessons))], side) for _ in range(4)]
+        batch = [cut_crop(random, examples[random.integers(len(examples))], side) for _ in range(4)]
         grey, ink, inside = (torch.from_numpy(np.stack(parts)) for parts in zip(*batch, strict=True))
         said = network(grey)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(said, ink, weight=inside)
@@ -281,9 +280,9 @@ def prepare(grey: np.ndarray) -> np.ndarray:
     return ((grey.astype(np.float32) - 115) / 45)[None]
 
 
-def cut_lesson(random: np.random.Generator, lesson: tuple, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cut_crop(random: np.random.Generator, example: tuple, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A random square, turned and mirrored at random, shifted in depth."""
-    grey, ink, mask = lesson
+    grey, ink, mask = example
     top, left = (int(random.integers(max(1, size - side))) for size in ink.shape)
     place = np.s_[top : top + side, left : left + side]
     turn, mirror, shift = int(random.integers(4)), bool(random.integers(2)), int(random.integers(-2, 3))

@@ -1,5 +1,7 @@
 """The networks of a training: who learns from whom, and how many steps fit the minutes."""
 
+from dataclasses import replace
+
 from training_plans import SPEED, plan_of
 
 from handlens.training.stages import count_steps, prediction_steps, speed_of, stages_of, total_steps
@@ -12,6 +14,14 @@ def test_steps_fit_the_minutes():
         assert 0.95 * 3600 < seconds <= 3600
         assert final == round(steps * folds / (folds - 1))
     assert count_steps(1, 5, 37, SPEED)[0] == 20
+
+
+def test_exports_are_part_of_the_minutes():
+    slow = replace(SPEED, export=30.0)
+    steps, final = count_steps(3600, 5, 37, slow, exports=11)
+    seconds = (steps * 5 + final) * slow.step + 37 * slow.predict + 11 * 30
+    assert 0.95 * 3600 < seconds <= 3600
+    assert count_steps(3600, 5, 37, slow) == count_steps(3600, 5, 37, SPEED)
 
 
 def test_a_stage_learns_from_the_others_and_the_last_from_all():

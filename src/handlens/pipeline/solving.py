@@ -117,7 +117,7 @@ def solve(
         "handlens": package_version(),
         "model": str(model) if model else None,
     }
-    used = [fingerprint_of([], model, without=out)] if model else []
+    used = [fingerprint_of([], predictor.model.folder, without=out)] if predictor.model else []
     words = [json.dumps(about, default=str), type(predictor).__qualname__, *used]
     key = fingerprint_of(words, folder, without=out)
     _refuse_foreign(out, overwrite)

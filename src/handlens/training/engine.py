@@ -184,7 +184,8 @@ def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)
     seconds = settings.minutes * 60 - (time.monotonic() - begun)
-    steps, final = count_steps(seconds, settings.folds, len(task.ids), speed)
+    exports = settings.folds * (2 if task.answer_with else 1) + 1  # a settled network is exported once more
+    steps, final = count_steps(seconds, settings.folds, len(task.ids), speed, exports=exports)
     if schedule.steps:
         steps, final = schedule.steps, schedule.steps
     return Plan(

@@ -24,18 +24,18 @@ STEPS = 4
 
 
 def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
-    """Seconds of a step with weights laid out both ways, and of a prediction, with a network that is thrown away."""
+    """Seconds of a step in both memory layouts, of an export and of a prediction; the network is thrown away."""
     seconds = {way: _time_steps(fabric, task, schedule, channels_last=way == "pixels") for way in _ways(schedule)}
     seconds = fabric.broadcast(seconds)
     best = min(seconds, key=lambda way: seconds[way])
     better = best == "pixels"
     network = begin(task, schedule, 0, channels_last=better).network.eval()
     with tempfile.TemporaryDirectory() as folder:
-        export(task.graph(network), Path(folder) / MODEL, facts={})
+        exported = _time(lambda: export(task.graph(network), Path(folder) / MODEL, facts={}))
         infer = task.infer(Path(folder) / MODEL)
         predict = _time(lambda: infer(0))
-    predict = fabric.broadcast(predict)
-    return Speed(seconds[best], predict / fabric.world_size, better, max(seconds.values()))
+    predict, exported = fabric.broadcast((predict, exported))
+    return Speed(seconds[best], predict / fabric.world_size, better, max(seconds.values()), exported)
 
 
 def _ways(schedule: Schedule) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ SPARE = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What was measured on this machine: seconds of a step, in both memory layouts, and of a prediction."""
+    """What was measured here: seconds of a step, in both memory layouts, of a prediction, and of an export."""
 
     step: float
     predict: float
     channels_last: bool
     other_step: float = 0.0
+    export: float = 0.0
 
     def plain(self) -> dict[str, float]:
         return asdict(self)
@@ -68,12 +69,12 @@ def total_steps(plan: Plan) -> int:
     return sum(stage.steps + prediction_steps(plan, stage) for stage in stages_of(plan))
 
 
-def count_steps(seconds: float, folds: int, examples: int, speed: Speed) -> tuple[int, int]:
-    """Steps of each fold and of the final network that fit the seconds, predictions included.
+def count_steps(seconds: float, folds: int, examples: int, speed: Speed, *, exports: int = 0) -> tuple[int, int]:
+    """Steps of each fold and of the final network that fit the seconds, predictions and exports included.
 
     The final network has more examples, and as many more steps.
     """
     more = folds / (folds - 1)
-    left = seconds * SPARE - examples * speed.predict
+    left = seconds * SPARE - examples * speed.predict - exports * speed.export
     steps = max(LEAST_STEPS, int(left / speed.step / (folds + more)))
     return steps, round(steps * more)

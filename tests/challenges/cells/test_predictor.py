@@ -385,6 +385,18 @@ def test_a_killed_run_computes_only_the_tiles_that_are_left(model: Path, large: 
     assert told[-1][:2] == (200, 200)
 
 
+def test_a_run_is_not_resumed_with_the_predictor_of_another_model(model: Path, large: Path, tmp_path: Path) -> None:
+    _, killed = counting(model, killed_at=8 * 5)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(CELLS, large, tmp_path / "out", predictor=killed)
+    _, other = counting(write_dark_is_cell(tmp_path / "other", middle=100.0))
+    with pytest.raises(DataError, match="was begun by another run"):
+        pipeline.solve(CELLS, large, tmp_path / "out", predictor=other)
+    expected = pipeline.solve(CELLS, large, tmp_path / "whole", predictor=other).submission.read_bytes()
+    again = pipeline.solve(CELLS, large, tmp_path / "out", predictor=other, overwrite=True)
+    assert again.submission.read_bytes() == expected
+
+
 def test_a_small_picture_keeps_nothing_and_reports_no_parts(model: Path, large: Path, tmp_path: Path) -> None:
     told: list[tuple[int, ...]] = []
     _, predictor = counting(model)
@@ -428,7 +440,7 @@ def test_the_shipped_model_is_small_and_about_cells() -> None:
 def test_the_shipped_model_beats_the_threshold_on_real_slides(real_data: Path) -> None:
     """The slides were learned from: this shows that reading, tiles and decision fit together, not how good it is."""
     truth = CELLS.open_truth(real_data / "cells" / "train", CellsSettings())
-    context = Context[rle.Rle, CellsSettings](CellsSettings(turns=1))
+    context = Context(CellsSettings(turns=1))
     for case in truth.cases[::18]:
         said = [ask(predictor, case) for predictor in (load(context), load_baseline(context))]
         values = [dice(compare(each, truth.read(case)), empty=1.0) for each in said]

@@ -166,7 +166,7 @@ def test_one_black_photograph_is_enough_to_judge_by(tmp_path, quick):
 
 
 def test_what_is_odd_but_allowed_is_noted(hidden, tmp_path, quick):
-    """Answers that are drawn by lot, and answers that depend on the neighbours in a batch."""
+    """Answers that are drawn at random, and answers that depend on the neighbours in a batch."""
     random = "noise = RandomNormalLike<scale = 0.05>(logits) sum = Add(logits, noise) chance = Softmax<axis = 1>(sum)"
     batch = "mean = ReduceMean<keepdims = 1>(logits, first) sum = Add(logits, mean) chance = Softmax<axis = 1>(sum)"
     lots = models.write(tmp_path / "lots.onnx", models.parse(models.SEEING + random))
@@ -180,7 +180,7 @@ def test_what_is_odd_but_allowed_is_noted(hidden, tmp_path, quick):
 
 @pytest.mark.parametrize("make", [models.ignores_people, models.ignores_image])
 def test_noise_is_no_use_of_an_input(make, hidden, tmp_path, quick):
-    """Answers that are drawn by lot differ between any two questions."""
+    """Answers that are drawn at random differ between any two questions."""
     model = make()
     model.graph.node.insert(len(model.graph.node) - 1, models.node("RandomNormalLike", ["logits"], ["noise"]))
     model.graph.node.insert(len(model.graph.node) - 1, models.node("Add", ["logits", "noise"], ["sum"]))
