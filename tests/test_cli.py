@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -300,7 +299,9 @@ def test_json_without_labels_has_no_score(cells, tmp_path):
     assert (page["score"], page["empty_score"], page["valid"]) == (None, None, True)
 
 
-@pytest.mark.parametrize("command", ["list", "sample", "data", "check", "score", "solve", "train", "judge", "inspect", "demo"])
+@pytest.mark.parametrize(
+    "command", ["list", "sample", "data", "check", "score", "solve", "train", "judge", "inspect", "demo"]
+)
 def test_every_command_whose_answer_a_program_may_read_prints_json(command):
     for found in leaves(cli.commands[command]):
         assert "--json" in {name for option in found.params for name in option.opts}
@@ -421,7 +422,10 @@ def test_score_finds_labels_beside_the_test_cases(lesions, tmp_path):
     scored = run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions)
     assert scored.exit_code == 0, scored.exception
     assert scored.stdout.split()[1] in solved.stdout
-    assert run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions, "--part", "test").exit_code == 0
+    assert (
+        run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions, "--part", "test").exit_code
+        == 0
+    )
 
 
 def test_judge_finds_labels_beside_the_test_cases_and_fits_a_narrow_terminal(lesions, tmp_path):
@@ -441,7 +445,9 @@ def test_standings_fit_a_narrow_terminal_whatever_entries_are_called(capsys):
     parts |= {f"F1 of class {number}": 0.1 for number in range(10)}
     entries = [Judged(Path(f"{'[red]x' * 20}{number}.onnx"), number, "scored", "", parts) for number in range(1, 5)]
     refused = Judged(Path("y" * 90), 0, "refused", "reason " * 40, {}, ("a long note " * 9,))
-    print_standings(Judgement((*entries, refused), 1200, ("Final Score", "Prediction Score", "Efficiency", "MiB", "ms")))
+    print_standings(
+        Judgement((*entries, refused), 1200, ("Final Score", "Prediction Score", "Efficiency", "MiB", "ms"))
+    )
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "[red]x" in shown, "square brackets of a stranger are no markup"
