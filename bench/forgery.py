@@ -19,12 +19,12 @@ import numpy as np
 import handlens
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import SECONDS, Detector
-from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
+from handlens.challenges.forgery.fitting import score_one
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.predictor import RECIPE
 from handlens.challenges.forgery.score import ORDER
-from handlens.challenges.forgery.training import score_one
 from handlens.inference.executors import map_in_processes
 from handlens.io.images import read_image, write_png
 from handlens.masks.rle import Rle, encode
@@ -141,7 +141,7 @@ def detectors(model: Path | None) -> dict[str, Detector]:
     whole = Detector(decision=read_decision(model / FILE) if model else None).ready()
     return {
         "handlens": whole,
-        "without reused panels": replace(whole, reuse=None),
+        "without reused panels": replace(whole, panels=None),
         "without key points": replace(whole, keypoints=None),
         "without blots": replace(whole, blots=None),
         "without shifts": replace(whole, shifts=None),

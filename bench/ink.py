@@ -31,9 +31,9 @@ import numpy as np
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
 from handlens.challenges.ink.phantom import letters
-from handlens.challenges.ink.tiles import Effort, predict
 from handlens.challenges.ink.predictor import SHIPPED, open_network
 from handlens.challenges.ink.sample import make_fragment, write_volume
+from handlens.challenges.ink.tiles import Effort, predict
 from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
 from handlens.inference.session import is_model, read_plan
 from handlens.io import volumes

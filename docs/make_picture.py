@@ -1,4 +1,4 @@
-"""Draw docs/demo.jpg: one test case of each challenge of a demo, truth in green, the answer in orange.
+"""Draw docs/demo.jpg: one test case of each challenge of a demo, ground truth in green, prediction in orange.
 
 handlens demo -o demo-out && python docs/make_picture.py demo-out
 """
@@ -75,10 +75,12 @@ def lesion_panel(out: Path) -> np.ndarray:
     tiles = []
     for row in rows[:6]:
         name = row.pop("filename")
-        said = max(row, key=lambda key: float(row[key]))
+        predicted = max(row, key=lambda key: float(row[key]))
         tile = cv2.resize(read_rgb(data / "test" / "images" / name), (180, 120))
-        colour = GREEN if said == labels[name] else ORANGE
-        text = f"{said} {float(row[said]):.0%}" + ("" if said == labels[name] else f" (is {labels[name]})")
+        colour = GREEN if predicted == labels[name] else ORANGE
+        text = f"{predicted} {float(row[predicted]):.0%}" + (
+            "" if predicted == labels[name] else f" (is {labels[name]})"
+        )
         cv2.rectangle(tile, (0, 100), (180, 120), (255, 255, 255), -1)
         cv2.putText(tile, text, (4, 115), cv2.FONT_HERSHEY_SIMPLEX, 0.45, colour, 1, cv2.LINE_AA)
         tiles.append(tile)

@@ -5,17 +5,21 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.decision import FEATURES, FILE, Curve, Decision, shipped
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.panels import Splitting
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, shipped
+from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.errors import ModelError
 
 PLAIN = Decision(
-    {
-        tier: Curve(("detail", "grain", "strength"), (1.2, 1.2, 3.2), (0.2, 0.2, 0.2), (1.0, 1.0, 4.0), 0.0)
-        for tier in FEATURES
-    },
+    LogisticVerifier(
+        {
+            str(tier): Curve(("detail", "grain", "strength"), (1.2, 1.2, 3.2), (0.2, 0.2, 0.2), (1.0, 1.0, 4.0), 0.0)
+            for tier in TIERS
+        }
+    ),
     worth=0.8,
 )
 """Sure of a match of more than a few pixels whose detail and grain are alike, whatever was fitted."""
@@ -130,7 +134,7 @@ def match_of(source, copy, matrix=None, probability=0.9, tier="objects", **evide
     """A match as a tier gives it; the matrix is the move from middle to middle where none is given."""
     if matrix is None:
         matrix = similarity(around=source.centre, to=copy.centre)
-    found = {"detail": 0.8, "grain": 0.8, "likeness": 0.9, "pixels": float(source.area)} | evidence
+    found = {"detail": 0.8, "grain": 0.8, "correlation": 0.9, "pixels": float(source.area)} | evidence
     return Match(source, copy, np.asarray(matrix, float), tier, found, probability)
 
 

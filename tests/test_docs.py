@@ -1,16 +1,17 @@
-"""The documents are true: pages are complete, links lead somewhere, commands in them do what they show."""
+"""The documentation is true: commands print what pages show, links lead somewhere, the site builds."""
 
 import ast
 import functools
+import html
 import importlib.util
+import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import fields
+from pathlib import Path, PurePosixPath
 
 import click
 import pytest
@@ -21,148 +22,125 @@ from handlens.types import Case, Challenge, Codec, Truth
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
-TEXTS = ("*.md", "*.py", "*.toml", "*.txt", "*.csv", "*.json", "scripts/*", ".ci/*", "LICENSE", ".gitignore")
+TEXTS = (
+    "*.md",
+    "*.py",
+    "*.toml",
+    "*.txt",
+    "*.csv",
+    "*.json",
+    "*.yml",
+    "*.js",
+    "scripts/*",
+    ".ci/*",
+    "LICENSE",
+    ".gitignore",
+)
 SKIPPED = {".git", ".venv", ".hypothesis", "build", "dist", "demo-out", "__pycache__"}
 
-ROUGHLY = 0.05
-"""How far, as a share, a number in a `console roughly` block may be off: image libraries differ between machines."""
+
+@functools.cache
+def load(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-# --- reading documents --------------------------------------------------------------------------------------------
+examples = load("examples")
+PAGES = examples.PAGES
+RUN = [page for page in PAGES if examples.has_examples(page)]
 
 
-def fenced(text):
-    """Kind (the words after the fence) and content of every fenced block, in order."""
-    return re.findall(r"^```([^\n`]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+def page_id(page):
+    return str(page.relative_to(ROOT))
 
 
-@dataclass(frozen=True)
-class Step:
-    """A command, what it prints, and whether its numbers may differ a little; `shown` is None where nothing is said."""
-
-    command: str
-    shown: list[str] | None
-    roughly: bool
+# --- examples -----------------------------------------------------------------------------------------------------
 
 
-def steps_of(text):
-    """The commands of a page in order: `$ ` lines of console blocks, and whole Python blocks."""
-    steps = []
-    for kind, content in fenced(text):
-        if kind == "python":
-            steps.append(Step(f"$PYTHON -c {shlex.quote(content)}", None, False))
-        elif kind.split()[:1] == ["console"]:
-            for part in re.split(r"^\$ ", content, flags=re.MULTILINE)[1:]:
-                command, *shown = part.split("\n")[:-1]
-                steps.append(Step(command, shown, "roughly" in kind.split()))
-    return steps
+def mismatches_of(text, folder):
+    steps = examples.steps_of(text)
+    return examples.find_mismatches(steps, examples.run_steps(steps, folder))
 
 
-def run_steps(steps, folder):
-    """Output and exit status of each command, all in one shell; `$?` is that of the command before."""
-    handlens = 'handlens() { "$PYTHON" -c "from handlens.cli import main; main()" "$@"; }'
-    end = "handlens-docs-end"
-    body = [f"eval {shlex.quote(s.command)} 2>&1; s=$?; printf '{end} %d\\n' $s; (exit $s)" for s in steps]
-    script = "\n".join(["set -o pipefail", handlens, *body])
-    environment = {**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
-    pieces = re.findall(rf"(.*?){end} (\d+)\n", done.stdout, re.DOTALL)
-    assert len(pieces) == len(steps), done.stderr
-    return [(output.splitlines(), int(status)) for output, status in pieces]
-
-
-def find_lies(steps, results):
-    """What a page shows that is not so."""
-    lies = []
-    for number, (step, (output, status)) in enumerate(zip(steps, results, strict=True)):
-        asked = number + 1 < len(steps) and steps[number + 1].command == "echo $?"
-        if status and not asked:
-            lies.append(f"$ {step.command}\nexit status {status}: {output}")
-        if step.shown is not None and not same_lines(step.shown, output, step.roughly):
-            lies.append(f"$ {step.command}\nshown:   {step.shown}\nprinted: {output}")
-    return lies
-
-
-def same_lines(shown, printed, roughly):
-    printed = [line for line in printed if not re.fullmatch(r"\w+: \d+ of \d+", line)]  # progress, on a slow machine
-    return len(shown) == len(printed) and all(map(functools.partial(same_line, roughly=roughly), shown, printed))
-
-
-def same_line(shown, printed, roughly):
-    shown, printed = (re.sub(r"\b\d+\.\d s\b", "N s", line) for line in (shown, printed))
-    if not roughly:
-        return shown == printed
-    number = r"(\d+(?:\.\d+)?)"
-    ours, theirs = re.split(number, shown), re.split(number, printed)
-    return ours[0::2] == theirs[0::2] and all(
-        abs(float(a) - float(b)) <= ROUGHLY * abs(float(a)) for a, b in zip(ours[1::2], theirs[1::2], strict=True)
-    )
-
-
-RUN = [page for page in PAGES if any(kind.startswith("console") for kind, _ in fenced(page.read_text("utf-8")))]
-
-
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=page_id)
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
-    steps = steps_of(page.read_text("utf-8"))
-    lies = find_lies(steps, run_steps(steps, tmp_path))
-    assert not lies, "\n\n".join(lies)
+    mismatches = mismatches_of(page.read_text("utf-8"), tmp_path)
+    assert not mismatches, "\n\n".join(mismatches)
 
 
 def test_the_pages_that_must_have_commands_have_them():
-    expected = {"README.md", "tutorial.md", *(f"{name}.md" for name in registry.BUILT_IN)}
-    assert expected <= {page.name for page in RUN}
+    expected = {"README.md", "docs/start/tutorial.md", *(f"docs/challenges/{name}.md" for name in registry.BUILT_IN)}
+    assert expected <= {page_id(page) for page in RUN}
     readme = (ROOT / "README.md").read_text("utf-8")
-    assert "python" in {kind for kind, _ in fenced(readme)}
-    commands = " ".join(step.command for step in steps_of(readme))
+    assert "python" in {kind for kind, _ in examples.fenced(readme)}
+    commands = " ".join(step.command for step in examples.steps_of(readme))
     assert all(f"handlens {name} " in commands for name in ("sample", "solve", "check", "score"))
 
 
+@pytest.mark.parametrize("page", RUN, ids=page_id)
+def test_a_page_shows_one_score_for_one_file(page):
+    assert examples.conflicting_scores(page.read_text("utf-8")) == []
+
+
+def test_two_scores_for_one_file_are_found():
+    solve = "```console approx\n$ handlens solve cells d -o out\nscore 0.83 (Dice)\n```\n"
+    score = "```console approx\n$ handlens score cells out/submission.csv --truth d\ncells {}\n```\n"
+    assert examples.conflicting_scores(solve + score.format("0.84")) == ["out: 0.83, 0.84"]
+    assert examples.conflicting_scores(solve + score.format("0.83")) == []
+    assert examples.conflicting_scores(solve + score.format("0.84").replace("out/submission", "mine")) == []
+
+
 @pytest.mark.parametrize(
-    ("page", "lie"),
+    ("page", "mismatch"),
     [
         ("```console\n$ echo 1\n2\n```\n", "shown:   ['2']"),
         ("```console\n$ echo 1\n```\n", "shown:   []"),
         ("```console\n$ echo 100\n101\n```\n", "shown:   ['101']"),
-        ("```console roughly\n$ echo 100\n120\n```\n", "shown:   ['120']"),
-        ("```console roughly\n$ echo 100 cats\n100 dogs\n```\n", "100 dogs"),
+        ("```console approx\n$ echo 100\n120\n```\n", "shown:   ['120']"),
+        ("```console approx\n$ echo 100 cats\n100 dogs\n```\n", "100 dogs"),
         ("```console\n$ false\n```\n", "exit status 1"),
         ("```console\n$ false\n$ echo $?\n0\n```\n", "shown:   ['0']"),
         ("```console\n$ handlens score cells none --truth none\nfine\n```\n", "exit status 1"),
         ("```python\nassert 1 == 2\n```\n", "exit status 1"),
     ],
 )
-def test_a_lie_is_found(page, lie, tmp_path):
-    steps = steps_of(page)
-    assert lie in "\n".join(find_lies(steps, run_steps(steps, tmp_path)))
+def test_a_mismatch_is_found(page, mismatch, tmp_path):
+    assert mismatch in "\n".join(mismatches_of(page, tmp_path))
 
 
-def test_what_is_true_is_let_through(tmp_path):
+def test_what_is_true_passes(tmp_path):
     page = (
         "```console\n$ echo 1\n1\n$ false\n$ echo $?\n1\n$ echo took 1.5 s\ntook 9.9 s\n```\n"
-        "```console roughly\n$ echo 100 of 7\n102 of 7\n```\n```text\n$ false\n```\n```python\nassert True\n```\n"
+        "```console approx\n$ echo 100 of 7\n102 of 7\n```\n```text\n$ false\n```\n```python\nassert True\n```\n"
+        "```python no-run\nassert False\n```\n"
     )
-    steps = steps_of(page)
-    assert len(steps) == 6
-    assert not find_lies(steps, run_steps(steps, tmp_path))
+    assert len(examples.steps_of(page)) == 6
+    assert not mismatches_of(page, tmp_path)
+
+
+def test_examples_run_the_code_of_this_checkout(tmp_path):
+    page = f"```python\nimport handlens\nassert handlens.__file__.startswith({str(ROOT)!r}), handlens.__file__\n```\n"
+    assert not mismatches_of(page, tmp_path)
+
+
+def test_output_is_refreshed_and_durations_are_left_alone(tmp_path):
+    page = "a\n```python\n1\n```\n```console approx\n$ echo 2\n1\n3\n$ echo 1.5 s\n9.9 s\n```\nb\n```text\n$ c\n```\n"
+    results = examples.run_steps(examples.steps_of(page), tmp_path)
+    assert examples.updated(page, results) == page.replace("$ echo 2\n1\n3\n", "$ echo 2\n2\n")
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
 
 
-@functools.cache
 def make_cli():
-    spec = importlib.util.spec_from_file_location("make_cli", DOCS / "make_cli.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("make_cli")
 
 
-def forms():
-    """Every command with its words: `score cells` too."""
+def commands():
+    """Every command with its path: `score cells` too."""
     for name, command in cli.commands.items():
         yield name, command
         if isinstance(command, click.Group):
@@ -175,7 +153,7 @@ def forms():
 def undocumented(page):
     """Commands without a section, and options that their section does not name."""
     sections = dict(re.findall(r"^#+ handlens ([^\n]+)\n+```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
-    for name, command in forms():
+    for name, command in commands():
         if name not in sections:
             yield name
             continue
@@ -186,14 +164,14 @@ def undocumented(page):
 
 
 def test_the_page_of_the_command_line_is_up_to_date():
-    assert (DOCS / "cli.md").read_text("utf-8") == make_cli().render(), "run python docs/make_cli.py"
+    assert make_cli().PAGE.read_text("utf-8") == make_cli().render(), "run python docs/make_cli.py"
 
 
 def test_every_command_and_option_is_documented():
-    page = (DOCS / "cli.md").read_text("utf-8")
+    page = make_cli().PAGE.read_text("utf-8")
     trained = [name for name in registry.BUILT_IN if registry.challenge(name).train]
     judged = [name for name in registry.BUILT_IN if registry.challenge(name).judge]
-    assert len(list(forms())) == 12 + 6 * len(registry.BUILT_IN) + len(trained) + len(judged)
+    assert len(list(commands())) == 12 + 6 * len(registry.BUILT_IN) + len(trained) + len(judged)
     assert not list(undocumented(page))
     assert list(undocumented(page.replace("--average", "--mean"))) == ["score ink --average"]
     assert "solve ink" in list(undocumented(page.replace("# handlens solve ink", "# handlens read ink")))
@@ -214,36 +192,121 @@ def test_every_command_is_in_the_readme():
 # --- pages and links ----------------------------------------------------------------------------------------------
 
 
+def prose_of(text):
+    """The text without code and comments."""
+    for pattern in (r"^```.*?^```$", r"<!--.*?-->", r"`[^`\n]*`"):
+        text = re.sub(pattern, "", text, flags=re.MULTILINE | re.DOTALL)
+    return text
+
+
+def anchors_of(text):
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def broken_links(page, text):
-    """Relative links, pictures too, that lead nowhere; code is passed over."""
-    prose = re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
-    targets = re.findall(r"\]\(([^)\s]+)\)", prose)
-    return [
-        target
-        for target in targets
-        if not re.match(r"[a-z]+:|#", target) and not (page.parent / target.partition("#")[0]).exists()
-    ]
+    """Relative links, images too, that lead nowhere, or to a heading that is not there."""
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(text)):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        place = page.parent / path if path else page
+        content = (
+            text if place == page else place.read_text("utf-8") if place.suffix == ".md" and place.is_file() else ""
+        )
+        if not (place == page or place.exists()) or (anchor and anchor not in anchors_of(content)):
+            broken.append(target)
+    return broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_link_leads_somewhere(page):
     assert broken_links(page, page.read_text("utf-8")) == []
 
 
 def test_a_broken_link_is_found():
-    text = "[a](docs/none.md) [b](README.md#top) [c](https://example.org) ![d](none.jpg) `[e](no.md)`"
-    assert broken_links(ROOT / "README.md", text) == ["docs/none.md", "none.jpg"]
+    text = "# A: b\n[a](docs/none.md) [b](README.md#two-commands) [c](https://example.org) ![d](none.jpg) `[e](no.md)` [f](#a-b) [g](README.md#none)"
+    assert broken_links(ROOT / "TEXT.md", text) == ["docs/none.md", "none.jpg", "README.md#none"]
+    assert broken_links(ROOT / "README.md", "# A: b\n[f](#a-b) [g](#c)") == ["#c"]
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_every_challenge_has_a_page_and_the_readme_links_to_it(name):
-    page = (DOCS / f"{name}.md").read_text("utf-8")
+    page = (DOCS / "challenges" / f"{name}.md").read_text("utf-8")
     assert page.startswith(f"# {name}: ")
-    assert f"(docs/{name}.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert f"(docs/challenges/{name}.md)" in (ROOT / "README.md").read_text("utf-8")
     for option in registry.challenge(name).options:
         assert f"--{option.name.replace('_', '-')}" in page
     codec = registry.challenge(name).codec(registry.challenge(name).settings())
-    assert f"{codec.id_column},{codec.columns[0]}" in page
+    assert f"{codec.id_column},{codec.columns[0]}" in page or f"`{codec.id_column}` and one" in page
+
+
+# --- the site -----------------------------------------------------------------------------------------------------
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\bsrc=["']?([^"'\s>]+)|<link\b[^>]*?\bhref=["']?([^"'\s>]+)"""
+)
+
+
+def loaded_from_the_network(page):
+    """What a page would fetch from elsewhere when it is opened; links that a person clicks are not meant."""
+    found = ["".join(pair) for pair in LOADED.findall(page)]
+    return [url for url in found if re.match(r"(?:https?:)?//", url)]
+
+
+def test_what_a_page_loads_is_found():
+    page = '<script src="https://a/b.js"></script><link rel=stylesheet href="//c/d.css"><img alt="" src=http://e>'
+    assert loaded_from_the_network(page) == ["https://a/b.js", "//c/d.css", "http://e"]
+    assert loaded_from_the_network('<a href="https://a">a</a><img src="b.jpg"><script src="../c.js"></script>') == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+    pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_the_network(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 30
+    assert {page.name: urls for page in pages if (urls := loaded_from_the_network(page.read_text("utf-8")))} == {}
+    styles = [
+        path for path in site.rglob("*.css") if re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", path.read_text())
+    ]
+    assert styles == []
+
+
+def test_the_site_has_every_page_the_api_and_the_cards(site):
+    for page in DOCS.rglob("*.md"):
+        assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file(), page
+    for name in ("index", "project/contributing", "project/changelog", "models/cells", "models/ink", "models/lesions"):
+        assert (site / f"{name}.html").is_file()
+    api = html.unescape((site / "reference" / "python.html").read_text("utf-8"))
+    assert all(f'id="handlens.{name}"' in api for name in ("solve", "score", "train", "challenge"))
+    assert "&gt;&gt;&gt;" not in re.sub(
+        r"<pre>.*?</pre>", "", (site / "reference" / "python.html").read_text(), flags=re.DOTALL
+    )
+
+
+def test_blocks_of_the_site_are_highlighted(site):
+    for page in site.rglob("*.html"):
+        assert not re.search(r"<code>(console|python|sh|text)( [a-z-]+)?\n", page.read_text("utf-8")), page
+
+
+def test_search_works_from_disk(site):
+    text = (site / "search" / "search_index.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("var __index = "))
+    found = {PurePosixPath(entry["location"].partition("#")[0]).name for entry in index["docs"]}
+    assert {"tutorial.html", "python.html", "detector.html"} <= found
 
 
 # --- rules, change log, plug-ins ----------------------------------------------------------------------------------
@@ -283,23 +346,85 @@ def test_the_change_log_has_this_version():
 
 
 def test_the_page_about_plug_ins_shows_the_example():
-    page = (DOCS / "add-a-challenge.md").read_text("utf-8")
+    page = (DOCS / "how-it-works" / "extend" / "challenge.md").read_text("utf-8")
     example = (ROOT / "tests" / "example_plugin" / "brightness.py").read_text("utf-8")
-    blocks = [content for kind, content in fenced(page) if kind == "python"]
+    blocks = [content for kind, content in examples.fenced(page) if kind == "python"]
     assert len(blocks) >= 6
     assert [block for block in blocks if block not in example and "check_challenge" not in block] == []
-    (table,) = (tomllib.loads(content) for kind, content in fenced(page) if kind == "toml")
+    (table,) = (tomllib.loads(content) for kind, content in examples.fenced(page) if kind == "toml")
     assert table["project"]["entry-points"][registry.GROUP] == {"brightness": "brightness:CHALLENGE"}
 
 
 @pytest.mark.parametrize("kind", [Challenge, Codec, Truth, Case])
 def test_the_page_about_plug_ins_names_every_field(kind):
-    page = (DOCS / "add-a-challenge.md").read_text("utf-8")
+    page = (DOCS / "how-it-works" / "extend" / "challenge.md").read_text("utf-8")
     table = page.partition(f"| field of `{kind.__name__}` |")[2].partition("\n\n")[0]
     assert [field.name for field in fields(kind) if f"`{field.name}`" not in table.replace("\n", " ")] == []
 
 
+# --- licences -----------------------------------------------------------------------------------------------------
+
+
+def licence_of(path):
+    """The SPDX identifier that REUSE.toml gives a file: the last match counts."""
+    found = None
+    for entry in tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]:
+        patterns = [entry["path"]] if isinstance(entry["path"], str) else entry["path"]
+        if any(re.fullmatch(re.escape(pattern).replace(r"\*\*", ".*"), path) for pattern in patterns):
+            found = entry["SPDX-License-Identifier"]
+    return found
+
+
+def test_every_licence_in_use_has_its_text_and_every_text_a_use():
+    annotations = tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]
+    used = {entry["SPDX-License-Identifier"] for entry in annotations}
+    assert used == {path.stem for path in (ROOT / "LICENSES").iterdir()}
+    assert (ROOT / "LICENSES" / "Apache-2.0.txt").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "card", sorted(ROOT.glob("src/handlens/challenges/*/model/card.md")), ids=lambda p: p.parts[-3]
+)
+def test_every_model_card_names_its_licence(card):
+    section = card.read_text("utf-8").partition("\n## Licence\n")[2].partition("\n## ")[0]
+    licence = licence_of(card.relative_to(ROOT).as_posix())
+    assert section.strip().startswith(f"{licence}: ")
+    assert ("non-commercial use only" in section) == ("-NC-" in licence)
+    assert licence_of(card.with_name("model.onnx").relative_to(ROOT).as_posix()) == licence
+    for page in (ROOT / "README.md", DOCS / "reference" / "licences.md"):
+        assert re.search(
+            rf"^\| `[^|]*{card.parts[-3]}[^|]*\|.*{re.escape(licence)}", page.read_text("utf-8"), re.MULTILINE
+        ), page
+
+
+def test_code_is_under_the_licence_of_the_project():
+    assert licence_of("src/handlens/cli/__init__.py") == "Apache-2.0"
+
+
 # --- words --------------------------------------------------------------------------------------------------------
+
+DIALECT = (
+    *(
+        "asked of a network",
+        "told to solve",
+        "by lot",
+        "without a find",
+        "the plain solver",
+        "plain solvers",
+        "made-up",
+    ),
+    *("answered by", "answered out of fold", "learned from", "goes on from", "begins anew", "key point", "the law is"),
+    *("worth a point", "no split may part", "parted", "a form for each challenge", "as it was ordered"),
+)
+"""Home-grown phrases with a term of the field in their place; see the glossary of CONTRIBUTING."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_pages_use_the_terms_of_the_field(page):
+    if page.name != "cli.md":  # generated from the help texts
+        prose = " ".join(prose_of(page.read_text("utf-8")).lower().split())
+        assert [phrase for phrase in DIALECT if phrase in prose] == []
+
 
 UNWANTED = ("/" + "work/", "help" + "er")  # put together, so that this file does not hold them
 ALLOWED = tuple(name + UNWANTED[1] for name in ("onnx.", "numpy_"))  # modules of a library
@@ -321,7 +446,9 @@ def unwanted_words(text):
 
 def test_no_text_speaks_of_the_place_where_it_was_written():
     texts = project_texts()
-    assert {"README.md", "cli.py", "rules.md", "pyproject.toml", "test_docs.py"} <= {path.name for path in texts}
+    assert {"README.md", "groups.py", "rules.md", "pyproject.toml", "test_docs.py", "mkdocs.yml"} <= {
+        path.name for path in texts
+    }
     assert {
         str(path.relative_to(ROOT)): words for path in texts if (words := unwanted_words(path.read_text("utf-8")))
     } == {}

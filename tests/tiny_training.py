@@ -4,6 +4,7 @@ python tiny_training.py DATA RUN [POINT]
 """
 
 import os
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -13,17 +14,21 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from handlens.challenges.cells.training import Fields, make_task
+from handlens.challenges.cells.options import CellsSettings, CellsTraining
+from handlens.challenges.cells.training import make_task
+from handlens.inference.model import MODEL
+from handlens.runstore.plan import write_plan
 from handlens.training import batches, checkpoint, engine, folds, loop
 from handlens.training.networks import Prepare
 from handlens.training.norm import SharedBatchNorm
-from handlens.training.plan import Effort, Schedule
+from handlens.training.options import Schedule, TrainSettings
 from handlens.types import no_progress
 
 SCHEDULE = Schedule(
     batch=4, rate=0.02, steps=6, threads=1, accelerator="cpu", layout="pixels"
 )  # two runs may measure differently
-FIELDS = Fields(crop=32, turns=1, weights="scratch")
+FIELDS = CellsTraining(crop=32, turns=1, weights="scratch")
+TWO_FOLDS = TrainSettings(folds=2)
 
 
 class Tiny(nn.Module):
@@ -42,21 +47,67 @@ class Tiny(nn.Module):
         return self.last(self.dropout(features))[:, 0]
 
 
-def make_tiny_task(folder, dropout=0.2, progress=no_progress):
-    task = make_task(folder, FIELDS, {"order": "rows"}, progress)
+def make_tiny_task(folder, dropout=0.2, progress=no_progress, *, fields=FIELDS):
+    task = make_task(folder, fields, CellsSettings(), progress)
     return replace(task, make_network=partial(Tiny, dropout), is_pretrained=lambda name: name.startswith("first"))
 
 
-def train(folder, run, *, effort=None, schedule=SCHEDULE, dropout=0.2, progress=lambda done, total, words="": None):
-    effort = effort or Effort(folds=2)
-    return engine.train(partial(make_tiny_task, folder, dropout), schedule, effort, run, progress)
+def train(folder, run, *, settings=TWO_FOLDS, schedule=SCHEDULE, dropout=0.2, progress=no_progress):
+    return engine.train(partial(make_tiny_task, folder, dropout), schedule, settings, run, progress)
+
+
+def train_challenge(folder, run, settings, progress):
+    """As `Challenge.train`: what `--set` names changes the schedule."""
+    _, schedule = engine.split_fields(FIELDS, SCHEDULE, settings.set)
+    return train(folder, run, settings=settings, schedule=schedule, progress=progress)
+
+
+class CaughtFiles:
+    """A task that keeps the exported files of its folds.
+
+    file_of   by the number of an example: the file that said what was scored, or what a decision was applied to
+    answers   what was scored, by id
+    """
+
+    def __init__(self, task, folder):
+        self.task, self.folder, self.file_of, self.answers = task, folder, {}, {}
+        folder.mkdir()
+
+    def make_task(self, _progress=no_progress):
+        settled = partial(self._catch, self.task.answer_with) if self.task.answer_with else None
+        return replace(
+            self.task, infer=partial(self._catch, self.task.infer), answer_with=settled, score=self._catch_answers
+        )
+
+    def write_model(self, index, plan, folder):
+        """A model folder with the file that an example was predicted with, and the decision of its fold."""
+        folder.mkdir()
+        shutil.copyfile(self.file_of[index], folder / MODEL)
+        decision = plan.results["fold_decisions"][plan.fold_of[index]]
+        write_plan(folder, replace(plan, results={"decision": decision}))
+        return folder
+
+    def _catch(self, open_file, model):
+        copy = self.folder / f"{len(list(self.folder.iterdir()))}.onnx"
+        shutil.copyfile(model, copy)
+        ask = open_file(model)
+
+        def answer(index):
+            self.file_of[index] = copy
+            return ask(index)
+
+        return answer
+
+    def _catch_answers(self, answers):
+        self.answers |= answers
+        return self.task.score(answers)
 
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_at(point, saves=3):
+def die_at(point, run, saves=3):
     """Arrange that this process is killed there."""
 
     def calls(function, number, *, before):
@@ -84,12 +135,20 @@ def die_at(point, saves=3):
         )  # the first ten are measured where there is no plan
     elif point == "batch":
         batches.Batches.make = calls(batches.Batches.make, 5, before=True)
-    elif point == "asking":
-        engine.keep_prediction = calls(folds.keep_prediction, 1, before=False)
+    elif point == "predicting":
+        folds.Predictions.save = calls(folds.Predictions.save, 1, before=False)
     elif point == "exported":
-        engine.export = calls(engine.export, 1, before=False)
-    elif point == "finished":
-        engine.shutil.rmtree = die
+        export = engine.export
+
+        def exporting(graph, path, *, facts):
+            result = export(graph, path, facts=facts)
+            if path.parent == run:  # the file that ships, not that of a fold
+                die()
+            return result
+
+        engine.export = exporting
+    elif point == "left":  # all is written, checkpoints are still there
+        engine._leave = calls(engine._leave, 1, before=False)
     elif point == "stop":
         take = loop.Stepper.take
 
@@ -102,5 +161,5 @@ def die_at(point, saves=3):
 
 
 if __name__ == "__main__":
-    die_at(sys.argv[3] if len(sys.argv) > 3 else "")
+    die_at(sys.argv[3] if len(sys.argv) > 3 else "", Path(sys.argv[2]))
     train(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,6 +1,8 @@
 """A plan for tests that need one."""
 
-from handlens.training.plan import Plan, Schedule, Speed
+from handlens.runstore.plan import Plan
+from handlens.training.options import Schedule
+from handlens.training.stages import Speed
 
 SPEED = Speed(step=0.5, predict=2.0, channels_last=True, other_step=0.8)
 
@@ -10,7 +12,7 @@ def plan_of(**other):
         "challenge": "cells",
         "metric": "Dice",
         "fields": {"crop": 64},
-        "schedule": Schedule(),
+        "schedule": Schedule().plain(),
         "minutes": 10.0,
         "folds": 2,
         "devices": 1,
@@ -22,7 +24,7 @@ def plan_of(**other):
         "fold_of": (0, 1, 0),
         "steps": 5,
         "final_steps": 10,
-        "speed": SPEED,
+        "speed": SPEED.plain(),
         "versions": {"torch": "2"},
     }
     return Plan(**{**given, **other})

@@ -127,7 +127,7 @@ def test_a_truncated_page_is_refused(tmp_path):
     content = (tmp_path / "a.tif").read_bytes()
     (tmp_path / "a.tif").write_bytes(content[:-1000])
     assert documents.count_pages(tmp_path / "a.tif") == 2
-    with pytest.raises(DataError, match="page 2 is truncated"):
+    with pytest.raises(DataError, match="page 2: truncated"):
         documents.read_page(tmp_path / "a.tif", 2)
 
 
@@ -135,7 +135,7 @@ def test_pixels_that_are_no_bytes_are_refused(tmp_path):
     with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
         writer.write(noise((8, 8)))
         writer.write(np.zeros((8, 8), np.float32))
-    with pytest.raises(DataError, match="page 2 has float32 pixels"):
+    with pytest.raises(DataError, match="page 2: float32 pixels"):
         documents.read_page(tmp_path / "a.tif", 2)
 
 

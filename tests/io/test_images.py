@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import struct
 import time
@@ -265,6 +266,34 @@ def test_a_folder_that_is_not_there_has_no_pictures(tmp_path: Path) -> None:
     assert images.list_images(tmp_path / "nowhere") == []
 
 
+def test_what_is_skipped_in_a_folder_is_said_with_a_reason(tmp_path: Path) -> None:
+    for name, form in (
+        ("b.bmp", "BMP"),
+        ("w.webp", "WEBP"),
+        ("good.png", "PNG"),
+        ("nameless", "PNG"),
+        ("t.svs", "TIFF"),
+    ):
+        picture("RGB").save(tmp_path / name, format=form)
+    for name in ("notes.txt", "labels.csv", ".hidden.bmp", "broken.gif"):
+        (tmp_path / name).write_bytes(b"x,y")
+    images.write_png(tmp_path / "more" / "inside.png", np.zeros((3, 4), np.uint8))
+    images.write_png(tmp_path / "folder.png" / "inside.png", np.zeros((3, 4), np.uint8))
+    (tmp_path / "empty").mkdir()
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    os.mkfifo(tmp_path / "pipe.bmp")
+    assert [str(problem) for problem in images.skipped(tmp_path)] == [
+        "b.bmp: BMP is not read here: save it as PNG or TIFF",
+        "broken.gif: GIF is not read here: save it as PNG or TIFF",
+        "folder.png: a sub-folder with 1 picture, not read: move its pictures up",
+        "more: a sub-folder with 1 picture, not read: move its pictures up",
+        "nameless: a PNG without the ending .png: rename it",
+        "t.svs: a TIFF without the ending .tif: rename it",
+        "w.webp: WebP is not read here: save it as PNG or TIFF",
+    ]
+    assert images.skipped(tmp_path / "nowhere") == []
+
+
 # --- what is refused -----------------------------------------------------------------------------
 
 READERS = (images.read_header, images.read_image, images.read_rgb, images.read_grey, images.read_mask)
@@ -283,10 +312,31 @@ def test_missing_empty_and_strange_files_are_refused(tmp_path: Path, read: Calla
     assert "not a readable" in refusal(read, path)
 
 
-@pytest.mark.parametrize("kind", ["BMP", "GIF", "EPS", "WEBP", "PPM", "PDF"])
-def test_other_formats_under_a_known_name_are_refused(tmp_path: Path, kind: str) -> None:
-    picture("RGB").save(tmp_path / "a.png", format=kind)
-    assert "not a readable picture" in refusal(images.read_image, tmp_path / "a.png")
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "EPS", "WebP", "PDF", "PNM", "JPEG 2000", "AVIF"])
+def test_other_formats_under_a_known_name_are_named(tmp_path: Path, kind: str) -> None:
+    form = {"PNM": "PPM", "JPEG 2000": "JPEG2000"}.get(kind, kind.upper())
+    picture("RGB").save(tmp_path / "a.png", format=form)
+    message = refusal(images.read_image, tmp_path / "a.png")
+    assert f"a.png: {kind} is not read here: " in message
+    assert "PNG or TIFF" in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [
+        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0"),
+        ("SVG", b'<?xml version="1.0"?>\n<svg width="3">'),
+        ("SVG", b'<svg xmlns="http://www.w3.org/2000/svg"/>'),
+        ("PSD", b"8BPS\0\1"),
+        ("DICOM", bytes(128) + b"DICM"),
+        ("HDF5", b"\x89HDF\r\n\x1a\n"),
+        ("JPEG XL", b"\xff\x0a\0"),
+        ("NumPy array", b"\x93NUMPY\1\0"),
+    ],
+)
+def test_formats_are_known_by_their_first_bytes(tmp_path: Path, kind: str, start: bytes) -> None:
+    (tmp_path / "a.jpg").write_bytes(start + bytes(500))
+    assert f"{kind} is not read here: " in refusal(images.read_header, tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize(("kind", "name"), FILES)
@@ -561,7 +611,7 @@ def test_a_mutated_picture_is_read_whole_or_refused(
             assert array.shape[:2] == header.shape
             outcomes["read"] += 1
     assert outcomes["refused"] > 20, outcomes
-    assert outcomes["read"] > 20 or kind == "PNG", outcomes  # a PNG has a checksum over every byte
+    assert outcomes["read"] > 10 or kind == "PNG", outcomes  # a PNG has a checksum over every byte
 
 
 @pytest.mark.filterwarnings("error")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlens import registry
-from handlens.errors import DataError, SubmissionError
+from handlens.errors import DataError, HandlensError, SubmissionError
 from handlens.io import csv as csv_rows
 from handlens.io import submissions
 from handlens.types import Case
@@ -176,7 +176,7 @@ def test_a_parquet_dictionary_cannot_blow_up_memory(tmp_path):
     column = pa.DictionaryArray.from_arrays(np.zeros(150, np.int32), pa.array(["x" * 2_000_000]))
     pq.write_table(pa.table({"img": [str(n) for n in range(150)], "pixels": column}), tmp_path / "bomb.parquet")
     code = (
-        "import re, sys\nfrom pathlib import Path\nfrom handlens import registry\nfrom handlens.io import submissions as table\nfrom handlens.types import Case\n"
+        "import re, sys\nfrom pathlib import Path\nfrom handlens import registry\nfrom handlens.io import submissions\nfrom handlens.types import Case\n"
         "codec = registry.challenge('cells').codec({'order': 'rows'})\n"
         "cases = [Case(str(n), None, (9, 9)) for n in range(150)]\n"
         "found = submissions.read_submission(Path(sys.argv[1]), codec, cases).problems\n"
@@ -328,3 +328,20 @@ def test_solutions_may_have_shapes_and_other_columns(tmp_path):
     ]
     assert [s.shape for s in read[0]] == [(30, 40), None]
     assert read[1][0].shape == (30, 40)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda path: submissions.read_submission(path, CODEC, CASES),
+        lambda path: submissions.write_cells(path, CODEC, [("0", "1 1")]),
+        lambda path: submissions.refuse_format("parquet"),
+    ],
+)
+def test_without_the_library_parquet_says_what_to_install(tmp_path, monkeypatch, ask):
+    path = tmp_path / "submission.parquet"
+    pq.write_table(pa.table({"img": ["0", "1", "3"], "pixels": ["1 1", "", "5 2"]}), path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(HandlensError, match=r"a Parquet file needs pyarrow: pip install 'handlens\[parquet\]'"):
+        ask(path)
+    submissions.refuse_format("csv")

@@ -7,14 +7,22 @@ import gzip
 import itertools
 import json
 import lzma
+import os
+import pickle
+import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import imagecodecs
 import numpy as np
 import pytest
+import tifffile
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stacks import make_volume, refusal
@@ -23,6 +31,7 @@ from handlens.challenges.ink import data
 from handlens.errors import DataError
 from handlens.io import volumes
 from handlens.io.images import write_png
+from handlens.io.volumes import chunks
 
 PACKED = {
     None: bytes,
@@ -102,7 +111,8 @@ def _pack_shard(voxels: Any, packing: str | None, at: str) -> bytes:
     for part in parts:
         index.append((place + len(content), len(part)) if part is not None else (2**64 - 1, 2**64 - 1))
         content += part or b""
-    head = np.array(index, "<u8").tobytes() + b"\0\0\0\0"
+    head = np.array(index, "<u8").tobytes()
+    head += struct.pack("<I", google_crc32c.value(head))
     return head + content if at == "start" else content + head
 
 
@@ -167,8 +177,7 @@ def test_the_finest_level_of_an_ome_group_is_read(tmp_path: Path, modern: bool) 
     check(tmp_path / "a", make_volume())  # the name without .zarr finds it too
 
 
-def test_it_agrees_with_the_library(tmp_path: Path) -> None:
-    zarr = pytest.importorskip("zarr", reason="the library is not needed, only compared with")
+def test_what_the_library_writes_is_read(tmp_path: Path) -> None:
     for number, (form, shards) in enumerate([(2, None), (3, None), (3, (4, 32, 64))]):
         options = {"chunks": CHUNK, "shards": shards, "zarr_format": form}
         zarr.create_array(tmp_path / str(number), data=make_volume(), **options)
@@ -292,3 +301,127 @@ def test_any_description_is_read_or_refused(tmp_path_factory: Any, text: str, pl
     except DataError as error:
         said = str(error)
     assert folder.name in said
+
+
+# --- checksums, codecs that run code, sizes that lie ----------------------------------------------------------------
+
+
+def test_a_flipped_bit_is_found_by_its_checksum(tmp_path: Path) -> None:
+    folder = write_v3(tmp_path / "a", make_volume(), packing=None)
+    page = json.loads((folder / "zarr.json").read_text())
+    page["codecs"].append({"name": "crc32c"})
+    (folder / "zarr.json").write_text(json.dumps(page))
+    for path in folder.glob("c/*/*/*"):
+        path.write_bytes(path.read_bytes() + struct.pack("<I", google_crc32c.value(path.read_bytes())))
+    check(folder, make_volume())
+    path = folder / "c" / "1" / "2" / "1"
+    content = bytearray(path.read_bytes())
+    content[5] ^= 16
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"c/1/2/1: damaged: .*checksum"):
+        volumes.open_stack(folder).read_band(32, 48, 4, 7)
+
+
+def test_a_flipped_bit_in_the_index_of_a_shard_is_found(tmp_path: Path) -> None:
+    folder = write_v3(tmp_path / "a", make_volume(), shard=(4, 32, 64))
+    path = folder / "c" / "1" / "0" / "0"
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"c/1/0/0: damaged: .*checksum"):
+        volumes.open_stack(folder).read_band(0, 50, 4, 7)
+
+
+@pytest.mark.parametrize("place", ["compressor", "filters"])
+def test_no_codec_that_runs_code_is_called(tmp_path: Path, place: str) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    page = json.loads((folder / ".zarray").read_text())
+    page[place] = {"id": "pickle"} if place == "compressor" else [{"id": "pickle"}]
+    (folder / ".zarray").write_text(json.dumps(page))
+    assert "'pickle' is not known" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("codecs", "said"),
+    [
+        ([{"name": "bytes", "configuration": {"endian": "middle"}}], "endian 'middle'"),
+        ([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "numcodecs.pickle"}], "is not known"),
+        ([{"name": "gzip", "configuration": {"level": 1}}], "codec 'gzip' is not known"),
+        ([], "IndexError"),
+    ],
+)
+def test_codecs_of_format_3_are_checked(tmp_path: Path, codecs: Any, said: str) -> None:
+    folder = write_v3(tmp_path / "a", make_volume())
+    page = json.loads((folder / "zarr.json").read_text()) | {"codecs": codecs}
+    (folder / "zarr.json").write_text(json.dumps(page))
+    assert said in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"order": "K"}, "order 'K'"),
+        ({"fill_value": -1}, "fill"),
+        ({"fill_value": 65536}, "fill"),
+        ({"fill_value": 0.5}, "fill value 0.5"),
+        ({"fill_value": "NaN"}, "fill value 'NaN'"),
+        ({"fill_value": 1e400}, "fill value inf"),
+        ({"dtype": "<u2, "}, "not an array that can be read"),
+        ({"dtype": [["a", "<u2"]]}, "dtype"),
+        ({"shape": [7, 50, 1e2]}, "expected slices, rows, columns"),
+        ({"shape": [True, 50, 61]}, "expected slices, rows, columns"),
+    ],
+)
+def test_every_field_of_a_description_is_checked(tmp_path: Path, change: Any, said: str) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    (folder / ".zarray").write_text(json.dumps(json.loads((folder / ".zarray").read_text()) | change))
+    assert said in refusal(folder)
+
+
+def test_the_fill_value_stands_for_chunks_that_are_not_stored(tmp_path: Path) -> None:
+    folder, volume = write_v2(tmp_path / "a", make_volume()), make_volume()
+    page = json.loads((folder / ".zarray").read_text()) | {"fill_value": 7}
+    (folder / ".zarray").write_text(json.dumps(page))
+    (folder / "0.0.0").unlink()
+    volume[:4, :16, :32] = 7
+    check(folder, volume)
+
+
+@pytest.mark.parametrize("packing", ["zlib", "gzip", "bz2", "lzma", "zstd", "blosc", "lz4"])
+def test_a_small_file_cannot_fill_the_memory(tmp_path: Path, packing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "MAX_CHUNK", 1 << 24)
+    folder = write_v2(tmp_path / "a", make_volume(), packing=packing)
+    stack = volumes.open_stack(folder)
+    (folder / "1.2.1").write_bytes(PACKED[packing](bytes(1 << 28)))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"1\.2\.1: damaged: "):
+        stack.read_band(32, 48, 4, 7)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    tracemalloc.stop()
+
+
+def test_a_pipe_among_the_chunks_is_refused_at_once(tmp_path: Path) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    (folder / "1.2.1").unlink()
+    os.mkfifo(folder / "1.2.1")
+    with pytest.raises(DataError, match=r"1\.2\.1: cannot be read \(not a regular file\)"):
+        volumes.open_stack(folder).read_band(32, 48, 4, 7)
+
+
+def test_a_stack_travels_between_processes(tmp_path: Path) -> None:
+    stack = pickle.loads(pickle.dumps(volumes.open_stack(write_v3(tmp_path / "a", make_volume(), shard=(4, 32, 64)))))
+    np.testing.assert_array_equal(stack.read_band(3, 40, 1, 6), make_volume()[1:6, 3:40])
+
+
+def test_without_the_library_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    assert "a Zarr array needs zarr: pip install 'handlens[zarr]'" in refusal(folder)
+
+
+def test_slices_in_tiff_never_import_the_library(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "00.tif", np.zeros((5, 6), np.uint16))
+    code = "import sys; from pathlib import Path; from handlens.io import volumes; "
+    code += "volumes.open_stack(Path(sys.argv[1])).read_band(0, 5, 0, 1); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert not {"zarr", "numcodecs", "pyarrow"} & set(done.stdout.split())

@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from handlens.challenges.cells.network import LightUNet
 from handlens.errors import HandlensError, ModelError
 from handlens.training import encoders
 from handlens.training.encoders import SIZES, LiteEncoder, SameConv, make_encoder, published_name, read_weights
-from handlens.training.networks import LightUNet, lay_out
+from handlens.training.networks import lay_out
 
 DEEP = {"lite0": (16, 24, 40, 112, 320), "lite1": (16, 24, 40, 112, 320), "lite2": (16, 24, 48, 120, 352)}
 BLOCKS = {"lite0": 16, "lite1": 21, "lite2": 21}  # as the published files have

@@ -5,18 +5,18 @@ import pytest
 import tiny_training
 import torch
 
+from handlens.challenges.cells.network import LightUNet
 from handlens.challenges.cells.training import graph
 from handlens.errors import ModelError
 from handlens.inference.session import open_segmenter
 from handlens.training import export as exporting
 from handlens.training.encoders import make_encoder
 from handlens.training.export import export
-from handlens.training.networks import LightUNet
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The real network with weights by lot, exported once."""
+    """The real network with random weights, exported once."""
     torch.manual_seed(0)
     network = LightUNet(make_encoder("lite0", "scratch")).eval()
     path = tmp_path_factory.mktemp("export") / "model.onnx"
@@ -43,7 +43,7 @@ def test_any_number_and_size_in_steps_of_32(exported):
 
 def test_it_is_the_file_that_prediction_wants(exported):
     _, path, _ = exported
-    said = open_segmenter(path.parent, threads=1)(np.zeros((64, 32, 3), np.uint8))
+    said = open_segmenter(path, threads=1)(np.zeros((64, 32, 3), np.uint8))
     assert said.dtype == np.float32
     assert path.stat().st_size < 20e6
 

@@ -10,15 +10,15 @@ import tiny_training
 import torch
 
 from handlens.errors import HandlensError
-from handlens.training.plan import Effort
+from handlens.training.options import TrainSettings
 
 PROGRAM = """
 import sys
 from pathlib import Path
 import tiny_training
-from handlens.training.plan import Effort
+from handlens.training.options import TrainSettings
 if __name__ == "__main__":
-    print(tiny_training.train(Path(sys.argv[1]), Path(sys.argv[2]), effort=Effort(folds=2, devices=2), dropout=0.0))
+    print(tiny_training.train(Path(sys.argv[1]), Path(sys.argv[2]), settings=TrainSettings(folds=2, devices=2), dropout=0.0))
 """
 
 
@@ -48,4 +48,4 @@ def test_two_gloo_processes_give_the_result_of_one(slides, tmp_path):
 
 def test_a_batch_must_be_shared_evenly(slides, tmp_path):
     with pytest.raises(HandlensError, match="a batch of 4 cannot be shared evenly by 3 processes"):
-        tiny_training.train(slides, tmp_path / "run", effort=Effort(folds=2, devices=3))
+        tiny_training.train(slides, tmp_path / "run", settings=TrainSettings(folds=2, devices=3))

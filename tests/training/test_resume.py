@@ -10,6 +10,7 @@ import pytest
 import tiny_training
 import torch
 
+from handlens.inference.model import MODEL
 from handlens.inference.session import open_segmenter
 from handlens.training.loop import LOG, read_log
 
@@ -42,7 +43,7 @@ def assert_same_run(run, other):
 
 def test_killed_again_and_again(slides, undisturbed, tmp_path):
     run = tmp_path / "run"
-    for point in ("planned", "batch", "saving", "asking", "exported"):
+    for point in ("planned", "batch", "saving", "predicting", "exported", "left"):
         status, words = run_program(slides, run, point)
         assert status == -9, (point, words)
     status, words = run_program(slides, run)
@@ -57,7 +58,7 @@ def test_stopped_by_a_signal_it_leaves_a_usable_model_and_goes_on(slides, undist
     assert (status, "TrainingStopped" in words) == (1, True), words
     page = json.loads((run / "plan.json").read_text())
     assert (page["finished"], page["score"], page["trained_steps"]) == (False, None, 6)
-    said = open_segmenter(run, threads=1)(np.zeros((64, 32, 3), np.uint8))
+    said = open_segmenter(run / MODEL, threads=1)(np.zeros((64, 32, 3), np.uint8))
     assert said.shape == (64, 32)
     assert "stopped before its end" in (run / "card.md").read_text()
     tiny_training.train(slides, run)
@@ -71,8 +72,6 @@ def test_a_finished_run_is_left_alone(slides, undisturbed):
 
 
 def test_the_seed_matters(slides, undisturbed, tmp_path):
-    from dataclasses import replace
-
-    tiny_training.train(slides, tmp_path / "run", schedule=replace(tiny_training.SCHEDULE, seed=1))
+    tiny_training.train(slides, tmp_path / "run", schedule=tiny_training.SCHEDULE.replace(seed=1))
     with pytest.raises(AssertionError):
         assert_same_run(tmp_path / "run", undisturbed)

@@ -128,9 +128,8 @@ def fields_help(challenge: AnyChallenge) -> str:
     for field in fields:
         default = "" if field.default in ("", None) else f" [{_shown_default(field.default)}]"
         choices = f" ({'|'.join(map(str, field.choices))})" if field.choices else ""
-        text = textwrap.wrap(
-            f"{field.help}{choices}{default}", max(20, HELP_WIDTH - width - 6)
-        )  # click indents all by 2
+        room = max(20, HELP_WIDTH - width - 6)  # click indents all by 2
+        text = textwrap.wrap(f"{field.help}{choices}{default}", room)
         lines.append(f"  {field.path:{width}}  {text[0]}")
         lines += [f"  {'':{width}}  {line}" for line in text[1:]]
     return "\n".join(lines)

@@ -99,18 +99,18 @@ def print_standings(judgement: Judgement) -> None:
         table = make_table(["rank", "model", *judgement.columns], left=2)
         for entry in scored:
             table.add_row(str(entry.rank), _escape(_name(entry)), *_cells(entry, judgement.columns))
-        print_table(table)
+        print_table(table, whole=True)
         others = [name for name in scored[0].parts if name not in judgement.columns]
         if others:
             table = make_table(["part", *(_escape(_name(entry)) for entry in scored)])
             for name in others:
                 table.add_row(name, *(_shown(name, entry.parts[name]) for entry in scored))
-            print_table(table)
+            print_table(table, whole=True)
     if refused:
         table = make_table(["refused", "verdict", "why"], left=3)
         for entry in refused:
             table.add_row(_escape(_name(entry)), entry.verdict, _escape(entry.why))
-        print_table(table)
+        print_table(table, whole=True)
     for entry in judgement.models:
         for note in entry.notes:
             print_wrapped(f"note: {_name(entry)}: {note}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-NARROWEST = 60
+NARROWEST, WIDEST = 60, 10_000
 
 
 class Verbosity:
@@ -114,19 +114,23 @@ def fail(text: str) -> None:
     click.echo(text, err=True)
 
 
-def print_table(table: Table) -> None:
-    """A table as wide as the terminal; where stdout is no terminal, 80 columns."""
+def print_table(table: Table, *, whole: bool = False) -> None:
+    """A table as wide as the terminal; where stdout is no terminal, 80 columns, or with `whole` as wide as it is."""
     from rich.console import Console
 
-    Console(width=_columns(), highlight=False).print(table)
+    width = columns()
+    if whole and not sys.stdout.isatty():  # numbers that are cut in two cannot be searched for, nor compared
+        width = max(width, Console(width=WIDEST).measure(table).maximum)
+    Console(width=width, highlight=False).print(table)
 
 
 def print_wrapped(text: str) -> None:
     """A long sentence in lines that fit, the later ones indented."""
-    click.echo(textwrap.fill(text, _columns(), subsequent_indent="  ", break_on_hyphens=False))
+    click.echo(textwrap.fill(text, columns(), subsequent_indent="  ", break_on_hyphens=False))
 
 
-def _columns() -> int:
+def columns() -> int:
+    """Width of what is printed: that of the terminal, 80 where stdout is none."""
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
     return max(NARROWEST, width)
 

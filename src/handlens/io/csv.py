@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import Problem
+from handlens.io.extras import need
 
 MAX_FILE_BYTES = 2**30
 """Largest table that is read: 5,000 rows of the densest real masks are half of it."""
@@ -167,9 +168,7 @@ def _read_quoted(data: bytes, position: int, line: int) -> tuple[bytes, int]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     try:
         with pq.ParquetFile(path) as file:
             size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
@@ -193,7 +192,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _refuse_odd_columns(schema: Any) -> None:
     """Text and numbers are read; dates, lists and the rest have no text of their own."""
-    import pyarrow.types as kinds
+    kinds = need("pyarrow.types", "a Parquet file")
 
     if len(schema) > MAX_FIELDS:
         raise TableError(f"more than {MAX_FIELDS:,} columns")

@@ -6,16 +6,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from handlens.errors import DataError
-from handlens.io import images
+from handlens.io import images, tiff, tiff_codecs
 from handlens.io.images import Array, shown
-
-if TYPE_CHECKING:
-    import tifffile
+from handlens.io.tiff import MAX_PAGES
 
 SUFFIXES = (*images.SUFFIXES, ".pdf")
 """Endings of the files that are looked for in a folder."""
@@ -26,11 +24,7 @@ DOTS_PER_INCH = 200
 MAX_PAGE_PIXELS = 64_000_000
 """A poster is drawn more coarsely, so that it stays within this."""
 
-MAX_PAGES = 10_000
-"""More pages than a book has: such a file is a mistake or a trap."""
-
 _PDF_START, _PDF_SEARCHED = b"%PDF-", 1024  # readers allow so much rubbish before the start
-_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _NEEDS_PASSWORD = 4  # PDFium's number for it
 
 
@@ -47,11 +41,11 @@ def count_pages(path: Path) -> int | None:
     if _PDF_START in start:
         with _opened_pdf(path) as document:
             return _checked_count(len(document), path)
-    if start.startswith(_TIFF_STARTS):
-        images.read_header(path)
-        with _opened_tiff(path) as pages:
-            number = _checked_count(len(pages), path)
-        return number if number > 1 else None
+    if start.startswith(tiff.STARTS):
+        images.read_header(path, channels=False)
+        with tiff.opened(path) as first:
+            number = _checked_count(len(tiff.list_pages(first)), path)
+            return number if number > 1 and not _is_one_picture(first) else None
     return None
 
 
@@ -78,6 +72,14 @@ def read_orientation(path: Path) -> int:
     except Exception:  # no picture, or notes that cannot be read: then nothing turns it
         return 1
     return number if 1 <= number <= 8 else 1
+
+
+def _is_one_picture(first: tiff.Page) -> bool:
+    """Whether the pages are the colours of one picture."""
+    try:
+        return tiff.channels_of(first) is not None
+    except DataError:  # other channels than three: each is looked at as a page
+        return False
 
 
 def _checked_count(number: int, path: Path) -> int:
@@ -123,59 +125,35 @@ def _draw_pdf(path: Path, page: int) -> Array:
             raise DataError(f"page {page} cannot be drawn ({error}): print it to a new PDF", file=path) from None
 
 
-@contextmanager
-def _opened_tiff(path: Path) -> Iterator[list[tifffile.TiffPage]]:
-    """The pages that are pictures of their own, nothing decoded yet."""
-    import tifffile
-
-    try:
-        with tifffile.TiffFile(path) as file:
-            pages = []
-            for number in range(MAX_PAGES + 1):
-                try:
-                    page = file.pages[number]
-                except IndexError:
-                    break
-                if isinstance(page, tifffile.TiffPage) and not page.is_reduced and not page.is_mask:
-                    pages.append(page)
-            yield pages
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:  # damaged headers and codecs raise all kinds
-        raise DataError(f"not a readable TIFF ({error}): copy it again", file=path) from None
+def _read_tiff(path: Path, number: int) -> Array:
+    with tiff.opened(path) as first:
+        pages = tiff.list_pages(first)
+        _refuse_page(number, len(pages), path)
+        page = pages[number - 1]
+        if page.shape[0] * page.shape[1] * page.samples * max(1, page.dtype.itemsize) > images.MAX_IMAGE_BYTES:
+            raise DataError(f"page {number} is {shown(page.shape)}: too large to be read", file=path)
+        try:
+            page.refuse_damaged()
+            return _as_picture(page)
+        except DataError as error:
+            raise DataError(f"page {number}: {error.what}", file=path) from None
 
 
-def _read_tiff(path: Path, page: int) -> Array:
-    with _opened_tiff(path) as pages:
-        _refuse_page(page, len(pages), path)
-        sheet = pages[page - 1]
-        height, width = sheet.imagelength, sheet.imagewidth
-        samples = sheet.samplesperpixel
-        if height * width * samples * max(1, sheet.bitspersample // 8) > images.MAX_IMAGE_BYTES:
-            raise DataError(f"page {page} is {shown((height, width))}: too large to be read", file=path)
-        if max(map(int.__add__, sheet.dataoffsets, sheet.databytecounts), default=0) > path.stat().st_size:
-            raise DataError(f"page {page} is truncated: copy it again", file=path)
-        return _as_picture(sheet, path, page)
-
-
-def _as_picture(sheet: tifffile.TiffPage, path: Path, page: int) -> Array:
+def _as_picture(page: tiff.Page) -> Array:
     """The page's pixels as grey, RGB or RGBA of 8 or 16 bits; black is 0."""
-    import tifffile
-
-    array: Array = np.asarray(sheet.asarray())
-    if sheet.planarconfig == tifffile.PLANARCONFIG.SEPARATE and array.ndim == 3:
-        array = np.moveaxis(array, 0, -1)
-    if sheet.photometric == tifffile.PHOTOMETRIC.PALETTE and sheet.colormap is not None:
-        array = np.moveaxis(sheet.colormap, 0, -1)[array] >> 8
-        array = array.astype(np.uint8)
+    tags = page.tags
+    tiff_codecs.refuse_unknown(tags, page.path)
+    if tags.imagedepth != 1 or page.dtype not in (np.bool_, np.uint8, np.uint16):
+        raise DataError(f"{page.dtype} pixels; expected 8 or 16 bits without sign", file=page.path)
+    array = page.read()
+    if tags.photometric == tiff.PALETTE and tags.colormap is not None:
+        array = (np.moveaxis(tags.colormap, 0, -1)[array[:, :, 0]] >> 8).astype(np.uint8)
     if array.dtype == np.bool_:
-        array = array.astype(np.uint8) * 255
-    if array.dtype not in (np.uint8, np.uint16):
-        raise DataError(f"page {page} has {array.dtype} pixels; expected 8 or 16 bits without sign", file=path)
-    if sheet.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
+        array = array.astype(np.uint8) * np.uint8(255)
+    if tags.photometric == tiff.WHITE_IS_ZERO:
         array = np.iinfo(array.dtype).max - array
-    if array.ndim == 3 and array.shape[2] in (1, 2):  # grey, perhaps with alpha
+    if array.shape[2] in (1, 2):  # grey, perhaps with alpha
         array = array[:, :, 0]
-    if array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4)):
+    if array.ndim == 2 or array.shape[2] in (3, 4):
         return np.ascontiguousarray(array)
-    raise DataError(f"page {page} is {shown(array.shape)}; expected grey, RGB or RGBA", file=path)
+    raise DataError(f"{shown(array.shape)}; expected grey, RGB or RGBA", file=page.path)

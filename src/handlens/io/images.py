@@ -1,11 +1,11 @@
-"""PNG, JPEG, TIFF and NPY to arrays and back, headers checked first. The one place that knows image libraries."""
+"""PNG, JPEG, TIFF and NPY to arrays and back, headers checked first. How TIFFs lie on the disk, `io.tiff` knows."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.errors import DataError
+from handlens.errors import DataError, Problem, counted
+from handlens.io import tiff, tiff_codecs
+from handlens.io.formats import of_file, why_unread
 from handlens.types import Case, Shape
 
 Array = npt.NDArray[Any]
@@ -38,6 +40,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "TIFF")  # Pillow knows dozens more; one of them (EPS) starts another program
 _PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type to samples a pixel
 _EXPANDED = ("1", "P", "PA", "LA", "CMYK")  # modes that OpenCV turns into colours
+_ORIENTATION = 274  # how a viewer turns a TIFF
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 
 
@@ -50,27 +53,33 @@ class Header:
     format: str
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, channels: bool = True) -> Header:
     """Shape and mode without decoding pixels; refuses lying, truncated and oversized files.
 
     Truncation is found from the file's end (PNG, JPEG) or from where its strips lie (TIFF): no pixel is decoded.
+    Three channels that ImageJ keeps in pages of their own are colours; without `channels`, every page is a picture.
     """
     size = _file_size(path)
     try:
         with _opened(path) as picture:
             kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
             header = Header((picture.height, picture.width), picture.mode, kind or "")
-            segments = _tiff_segments_end(picture) if header.format == "TIFF" else 0
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
-        raise DataError(f"not a readable picture ({_reason(error, path)}): copy it again", file=path) from None
+        rare = _read_rare_header(path)
+        if rare is None:
+            raise _not_a_picture(path, error) from None
+        header = rare
     _refuse_bomb(path, header, size)
-    if segments > size:
-        raise DataError(
-            f"truncated; its pixels end at byte {segments:,}, the file has {size:,}: copy it again", file=path
-        )
     if header.format != "TIFF":
         _refuse_truncated(path, header.format, size)
-    return header
+        return header
+    with tiff.opened(path) as first:
+        if first.shape not in (header.shape, header.shape[::-1]):  # Pillow gives the sides as a viewer turns them
+            what = f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again"
+            raise DataError(what, file=path)
+        first.refuse_damaged()
+        coloured = channels and tiff.channels_of(first) is not None
+    return Header(header.shape, "RGB", "TIFF") if coloured else header
 
 
 def picture_case(id: str, path: Path) -> Case:
@@ -87,7 +96,11 @@ def read_image(path: Path) -> Array:
 
     header = read_header(path)
     weighed = header.format == "TIFF" and header.mode == "RGBA"  # OpenCV multiplies such colours with their alpha
-    picture = None if weighed or header.mode in _EXPANDED else _decode(path, cv2.IMREAD_UNCHANGED)
+    picture = _read_direct(path) if header.format == "TIFF" else None
+    if picture is not None:
+        return picture
+    if not weighed and header.mode not in _EXPANDED:
+        picture = _decode(path, cv2.IMREAD_UNCHANGED)
     if picture is None:
         picture = _read_with_pillow(path, header)
     elif picture.ndim == 3:
@@ -182,6 +195,14 @@ def _reason(error: Exception, path: Path) -> str:
     return (getattr(error, "strerror", None) or str(error)).replace(str(path), "the file")
 
 
+def _not_a_picture(path: Path, error: Exception) -> DataError:
+    """Of a kind that is not read here, or damaged."""
+    kind = of_file(path)
+    if kind and not kind.read:
+        return DataError(f"{kind.name} is not read here: {kind.remedy}", file=path)
+    return DataError(f"not a readable picture ({_reason(error, path)}): copy it again", file=path)
+
+
 def _refuse_bomb(path: Path, header: Header, size: int) -> None:
     pixels = header.shape[0] * header.shape[1]
     if pixels > MAX_IMAGE_PIXELS:
@@ -254,19 +275,30 @@ def _skip_segments(content: bytes) -> int:
     return place
 
 
-def _tiff_segments_end(picture: Any) -> int:
-    """The byte after the last strip or tile of the first page; ValueError where they cannot hold its pixels."""
-    tags = picture.tag_v2
-    offsets, counts = tags.get(273) or tags.get(324) or (), tags.get(279) or tags.get(325) or ()
-    width, height, samples = tags[256], tags[257], tags.get(277, 1)
-    columns, rows = tags.get(322, width), tags.get(323) or min(tags.get(278, height), height)
-    expected = -(-height // rows) * -(-width // columns) * (samples if tags.get(284) == 2 else 1)
-    if not len(offsets) == len(counts) == expected:
-        raise ValueError(f"{len(offsets)} strips or tiles, {expected} expected: copy it again")
-    plain = tags.get(259, 1) == 1 and tags.get(262) != 6  # uncompressed, and no colours left out
-    if plain and sum(counts) < height * -(-width * sum(tags.get(258, (1,))) // 8):
-        raise ValueError(f"{sum(counts):,} bytes cannot hold {shown((height, width))} pixels: copy it again")
-    return max(int(offset) + int(count) for offset, count in zip(offsets, counts, strict=True))
+def _read_rare_header(path: Path) -> Header | None:
+    """Of a TIFF whose compression Pillow does not know: DataError says what to install; None for any other file."""
+    kind = of_file(path)
+    if kind is None or kind.name != "TIFF":
+        return None
+    with ExitStack() as stack:
+        try:
+            first = stack.enter_context(tiff.opened(path))
+        except DataError:
+            return None
+        tiff_codecs.refuse_unknown(first.tags, path)
+        mode = {1: "I;16" if first.dtype == np.uint16 else "L", 3: "RGB"}.get(first.samples)
+        return Header(first.shape, mode, "TIFF") if mode and first.is_direct else None
+
+
+def _read_direct(path: Path) -> Array | None:
+    """A TIFF whose samples are what is shown; None for palettes, alpha, few bits, turned and inverted ones."""
+    with tiff.opened(path) as first:
+        channels = tiff.channels_of(first)
+        turned = first.tags.tags.valueof(_ORIENTATION, default=1) != 1
+        if channels is None and (not first.is_direct or first.samples == 4 or turned):
+            return None
+        pixels = (channels or first).read()
+        return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 def _decode(path: Path, how: int) -> Array | None:
@@ -310,6 +342,9 @@ def _read_with_pillow(path: Path, header: Header) -> Array:
                 mode = "RGB"
             return np.asarray(picture.convert(mode) if mode else picture)
     except Exception as error:
+        if header.format == "TIFF":
+            with tiff.opened(path) as first:
+                tiff_codecs.refuse_unknown(first.tags, path)
         raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
 
 
@@ -344,3 +379,25 @@ def list_images(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry)]
     return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
+
+
+def skipped(folder: Path, *, within: Path | None = None) -> list[Problem]:
+    """What `list_images` leaves out though it may be a picture: other formats, other endings, sub-folders; sorted.
+
+    Files that are no pictures, such as tables and notes, are not mentioned; hidden ones neither. Names are as seen from
+    `within`, where that is given.
+    """
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    place = within or folder
+    found = ((folder / name, _why_skipped(folder / name)) for name in names)
+    return [Problem(why, file=str(path.relative_to(place))) for path, why in found if why]
+
+
+def _why_skipped(path: Path) -> str:
+    if path.is_dir():
+        number = len(list_images(path))
+        return f"a sub-folder with {counted(number, 'picture')}, not read: move its pictures up" if number else ""
+    return "" if path.name.lower().endswith(SUFFIXES) else why_unread(path)

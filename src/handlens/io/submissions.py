@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal
 
 from handlens.errors import DataError, Problem, SubmissionError, counted
 from handlens.io.csv import BATCH_BYTES, Row, TableError, is_utf8, read_rows
+from handlens.io.extras import need
 from handlens.io.files import replacing
 from handlens.masks.rle import MAX_PIXELS, Rle, parse_pairs
 from handlens.types import AnswerT, Case, Codec, Shape, Truth
@@ -257,6 +258,12 @@ def write_submission(path: Path, codec: Codec[AnswerT], cases: Sequence[Case], a
     write_cells(path, codec, rows)
 
 
+def refuse_format(form: Format) -> None:
+    """HandlensError where a file of this format could not be written in the end: to be asked before long work."""
+    if form == "parquet":
+        need("pyarrow", "a Parquet file")
+
+
 def write_cells(path: Path, codec: Codec[Any], rows: Iterable[tuple[str, ...]]) -> None:
     """The same from cells that are text already."""
     with replacing(path) as temporary:
@@ -270,9 +277,7 @@ def write_cells(path: Path, codec: Codec[Any], rows: Iterable[tuple[str, ...]]) 
 
 
 def _write_parquet(path: Path, codec: Codec[Any], rows: Iterable[tuple[str, ...]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in codec.header]
     if codec.numeric:
         columns[1:] = [list(map(float, column)) for column in columns[1:]]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from handlens.errors import DataError, HandlensError, ModelError, counted
 from handlens.inference.model import digest
 from handlens.io.files import write_text
-from handlens.io.submissions import Format, require_submission, write_cells
+from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
 from handlens.pipeline.each_case import ProgressCounter, predict_all
 from handlens.pipeline.folders import find_part, find_truth
 from handlens.pipeline.runs import challenge_of_model, package_version
@@ -105,6 +105,7 @@ def solve(
     is refused unless `overwrite` is said.
     """
     started = time.perf_counter()
+    refuse_format(form)
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
     training = partial(_training_truth, challenge, folder, settings)

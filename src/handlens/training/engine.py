@@ -90,6 +90,9 @@ def train(
     """
     if settings.folds < 2:
         raise HandlensError("1 fold: at least 2 are needed, so that every example is predicted by another network")
+    if (numbers := _numbers_of(run)) is not None:
+        shutil.rmtree(run / "stages", ignore_errors=True)  # killed after its last file, before it was marked finished
+        return numbers
     job = _Job(make_task, schedule, settings, run, f"handlens {shlex.join(sys.argv[1:])}")
     accelerator = device.choose_accelerator(schedule.accelerator)
     precision = device.choose_precision(schedule.precision, accelerator)
@@ -111,7 +114,13 @@ def train(
         raise outcome
     if outcome is None:
         raise TrainingStopped
-    return outcome or read_plan(run).results.get("numbers", {})  # another node's processes have none of their own
+    return outcome or _numbers_of(run) or {}  # another node's processes have none of their own
+
+
+def _numbers_of(run: Path) -> dict[str, float] | None:
+    """What a training gave whose plan says that all its files are written; None where it does not."""
+    results = read_plan(run).results if (run / PLAN).exists() else {}
+    return dict(results["numbers"]) if results.get("finished") else None
 
 
 def _work_beside(fabric: Fabric, job: _Job, flag: Flag) -> Mapping[str, float] | HandlensError | None:
@@ -264,7 +273,7 @@ def _with_weights(task: Task, average: Mapping[str, Tensor], plan: Plan) -> nn.M
 
 
 def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> dict[str, float]:
-    """Evaluate, export, describe; then checkpoints are removed."""
+    """Evaluate, export, describe; the plan that says `finished` is written last, then checkpoints are removed."""
     run = job.run
     predictions = Predictions(run, len(task.ids))
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from handlens.challenges.cells.baseline import OtsuRecipe
+from handlens.challenges.cells.baseline import Otsu
+from handlens.challenges.cells.options import CellsSettings
+from handlens.challenges.cells.predictor import load_baseline
 from handlens.challenges.cells.sample import write_sample
 from handlens.io import images
 from handlens.masks import metrics, rle
@@ -16,12 +18,18 @@ from handlens.types import Case, Context
 
 REAL = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "cells" / "train"
 
-RECIPE = OtsuRecipe()
+OTSU = Otsu()
+BASELINE = load_baseline(Context(CellsSettings()))
 BYTE = npt.NDArray[np.uint8]
 
 
+def solve(path: Path) -> rle.Rle:
+    with BASELINE.decode(Case("0", path)) as image:
+        return BASELINE.predict(image).answer
+
+
 def dice(picture: Path, mask: Path, *, empty_answer: bool = False) -> float:
-    answer = rle.EMPTY if empty_answer else RECIPE.prepare(Context())(Case(picture.stem, picture))
+    answer = rle.EMPTY if empty_answer else solve(picture)
     truth = rle.encode(images.read_mask(mask), order="rows")
     return metrics.dice(metrics.compare(answer, truth), empty=1.0)
 
@@ -31,7 +39,7 @@ def noise(*shape: int) -> BYTE:
 
 
 def test_it_finds_made_up_nuclei(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=0, cases=3, size=300, settings={})
+    write_sample(tmp_path, seed=0, cases=3, size=300, settings=CellsSettings())
     masks = tmp_path / "truth" / "mask"
     pictures = images.list_images(tmp_path / "test" / "im")
     scores = [dice(path, masks / path.name) for path in pictures]
@@ -41,7 +49,7 @@ def test_it_finds_made_up_nuclei(tmp_path: Path) -> None:
 
 
 def test_made_up_nuclei_are_not_too_easy(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=1, cases=3, size=300, settings={})
+    write_sample(tmp_path, seed=1, cases=3, size=300, settings=CellsSettings())
     masks = tmp_path / "truth" / "mask"
     scores = [dice(path, masks / path.name) for path in images.list_images(tmp_path / "test" / "im")]
     assert np.mean(scores) < 0.92
@@ -70,18 +78,18 @@ def test_it_finds_real_nuclei() -> None:
 def test_odd_pictures_get_an_answer_within_them(tmp_path: Path, picture: npt.NDArray[np.uint8]) -> None:
     path = tmp_path / "00.png"
     images.write_png(path, picture)
-    answer = RECIPE.prepare(Context())(Case("0", path))
+    answer = solve(path)
     assert rle.decode(answer, picture.shape[:2], order="rows").shape == picture.shape[:2]
 
 
 @pytest.mark.parametrize("level", [0, 128, 255])
 def test_a_flat_picture_has_no_cells(level: int) -> None:
-    assert not RECIPE.segment(np.full((64, 48, 3), level, np.uint8)).any()
+    assert not OTSU.segment(np.full((64, 48, 3), level, np.uint8)).any()
 
 
 def test_the_noise_of_an_empty_slide_is_no_cell() -> None:
     slide = np.random.default_rng(0).normal(240, 3, (200, 200, 3)).clip(0, 255).astype(np.uint8)
-    assert not RECIPE.segment(slide).any()
+    assert not OTSU.segment(slide).any()
 
 
 def test_the_answer_is_numbered_along_rows(tmp_path: Path) -> None:
@@ -89,7 +97,7 @@ def test_the_answer_is_numbered_along_rows(tmp_path: Path) -> None:
     picture[10:20, 50:70] = (80, 50, 130)
     path = tmp_path / "00.png"
     images.write_png(path, picture)
-    answer = rle.decode(RECIPE.prepare(Context())(Case("0", path)), (40, 80), order="rows")
+    answer = rle.decode(solve(path), (40, 80), order="rows")
     assert answer[15, 60]
     assert not answer[30:].any()
     assert not answer[:, :40].any()
@@ -97,4 +105,4 @@ def test_the_answer_is_numbered_along_rows(tmp_path: Path) -> None:
 
 def test_the_answer_to_a_picture_does_not_depend_on_when_it_is_asked() -> None:
     picture = noise(60, 60, 3)
-    assert np.array_equal(RECIPE.segment(picture), RECIPE.segment(picture.copy()))
+    assert np.array_equal(OTSU.segment(picture), OTSU.segment(picture.copy()))

@@ -10,6 +10,7 @@ import pytest
 from folders import cut, only_problem, refused_solution
 
 from handlens.challenges.cells import CHALLENGE
+from handlens.challenges.cells.options import CellsSettings
 from handlens.errors import DataError
 from handlens.io.images import read_mask, write_png
 from handlens.masks.rle import decode
@@ -22,7 +23,7 @@ SIZE = 96
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cells") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=3, size=SIZE, settings={})
+    CHALLENGE.write_sample(folder, seed=1, cases=3, size=SIZE, settings=CellsSettings())
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Single nuclei: touching ones parted at their necks, every pixel in one object, labels and table that agree."""
+"""Single nuclei: touching ones split at their necks, every pixel in one object, labels and table that agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from handlens.challenges.cells import instances
-from handlens.challenges.cells.instances import COLUMNS, part, write_instances
+from handlens.challenges.cells.instances import COLUMNS, split_cells, write_instances
 from handlens.challenges.cells.nuclei import _window, locate, scatter_nuclei
 from handlens.challenges.cells.splitting import Splitting
 from handlens.challenges.cells.tissue import choose_style, lay_tissue
@@ -38,9 +38,9 @@ def labels_of(objects: Pieces) -> np.ndarray:
     return labels
 
 
-def parted(mask: np.ndarray, certainty: np.ndarray | None = None) -> np.ndarray:
+def split(mask: np.ndarray, certainty: np.ndarray | None = None) -> np.ndarray:
     certainty = np.full(mask.shape, 255, np.uint8) if certainty is None else certainty
-    return labels_of(part(encode(mask, order="rows"), certainty, Splitting()))
+    return labels_of(split_cells(encode(mask, order="rows"), certainty, Splitting()))
 
 
 @pytest.mark.parametrize(
@@ -59,25 +59,25 @@ def parted(mask: np.ndarray, certainty: np.ndarray | None = None) -> np.ndarray:
     ],
 )
 def test_nuclei_are_counted(mask: np.ndarray, count: int) -> None:
-    labels = parted(mask)
+    labels = split(mask)
     assert int(labels.max()) == count
     assert np.array_equal(labels > 0, mask)
 
 
 def test_the_cut_is_at_the_neck() -> None:
-    labels = parted(disks((30, 40, 14), (54, 40, 14)))
+    labels = split(disks((30, 40, 14), (54, 40, 14)))
     assert np.all(labels[40, 16:40] == labels[40, 30])
     assert np.all(labels[40, 45:68] == labels[40, 54])
     assert labels[40, 30] != labels[40, 54]
 
 
-def test_where_the_model_doubts_a_piece_is_parted() -> None:
+def test_where_the_model_doubts_a_piece_is_split() -> None:
     mask = np.zeros((40, 80), bool)
     mask[10:30, 10:70] = True  # a plain bar: its outline has no neck
     certainty = np.full(mask.shape, 255, np.uint8)
-    assert parted(mask, certainty).max() == 1
+    assert split(mask, certainty).max() == 1
     certainty[:, 36:44] = 130
-    labels = parted(mask, certainty)
+    labels = split(mask, certainty)
     assert labels.max() == 2
     assert len(set(labels[20, 10:35])) == 1
     assert labels[20, 20] != labels[20, 60]
@@ -85,7 +85,7 @@ def test_where_the_model_doubts_a_piece_is_parted() -> None:
 
 @given(masks)
 def test_every_pixel_is_in_exactly_one_object(mask: np.ndarray) -> None:
-    objects = part(encode(mask, order="rows"), np.full(mask.shape, 200, np.uint8), Splitting(smallest=3))
+    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 200, np.uint8), Splitting(smallest=3))
     assert np.array_equal(labels_of(objects) > 0, mask)
     assert int(objects.areas.sum()) == int(mask.sum())
     assert np.all(objects.areas > 0)
@@ -110,12 +110,12 @@ def matched(found: np.ndarray, true: np.ndarray) -> float:
     return float(2 * (table[1:, 1:] / np.maximum(union, 1) > 0.5).sum() / (len(table) + table.shape[1] - 2))
 
 
-def test_a_crowd_is_parted_from_its_outline_alone() -> None:
+def test_a_crowd_is_split_from_its_outline_alone() -> None:
     for seed in (0, 1):
         true = crowd(seed)
         together = cv2.connectedComponents((true > 0).astype(np.uint8), connectivity=4)[1]
         assert matched(together, true) < 0.75
-        assert matched(parted(true > 0), true) > 0.93
+        assert matched(split(true > 0), true) > 0.93
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_huge_piece_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     expected = mask.copy()
     monkeypatch.setattr(instances, "LARGEST_BOX", 2000)
     monkeypatch.setattr(instances, "BLOCK", 40)
-    objects = part(encode(mask, order="rows"), np.full(mask.shape, 255, np.uint8), Splitting())
+    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 255, np.uint8), Splitting())
     assert np.array_equal(labels_of(objects) > 0, expected)
     boxes = objects.boxes
     assert (boxes[:, 2:] - boxes[:, :2]).max() <= 40

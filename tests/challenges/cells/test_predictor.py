@@ -1,4 +1,4 @@
-"""The learned recipe: with a model folder, with the shipped one where it is there, and without any."""
+"""The predictor: with a model folder and with the shipped one; large pictures are resumed tile by tile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import csv
 import json
 import pickle
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -15,16 +18,17 @@ import tifffile
 from onnx_models import write_dark_is_cell, write_plan
 
 from handlens import pipeline, registry
-from handlens.challenges.cells import predictor as module
-from handlens.challenges.cells.baseline import OtsuRecipe
-from handlens.challenges.cells.predictor import SHIPPED, Decision, LearnedRecipe, Looking, Network
+from handlens.challenges.cells.decision import CellsDecision
+from handlens.challenges.cells.options import SHIPPED, CellsSettings
+from handlens.challenges.cells.predictor import PROBABILITY, CellsPredictor, load, load_baseline
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.inference.session import is_model
-from handlens.inference.tiling import BAND_ROWS, Tiling
+from handlens.inference.model import TRAINED_ON, digest, is_model
+from handlens.inference.tiling import BAND_ROWS, Tiling, cut
 from handlens.io import images
 from handlens.masks import rle
 from handlens.masks.metrics import compare, dice
-from handlens.types import Case, Context
+from handlens.runstore.store import ArrayFolder
+from handlens.types import Case, Context, NoCheckpoints, Predictor, Work
 
 CELLS = registry.challenge("cells")
 
@@ -51,8 +55,18 @@ def disks(*, size: int = 120) -> np.ndarray:
     return picture
 
 
-def answer(model: Path, path: Path, **fields: object) -> rle.Rle:
-    return LearnedRecipe(**fields).prepare(Context(model=model))(Case("0", path))  # type: ignore[arg-type]
+def open_predictor(model: Path, *, turns: Literal[1, 8] | None = None, tiling: Tiling | None = None) -> CellsPredictor:
+    predictor = load(Context(CellsSettings(turns=turns), model=model))
+    return replace(predictor, tiling=tiling) if tiling else predictor
+
+
+def ask(predictor: Predictor[Any, rle.Rle], case: Case, work: Work | None = None) -> rle.Rle:
+    with predictor.decode(case) as image:
+        return predictor.predict(image, work or Work()).answer
+
+
+def answer(model: Path, path: Path, *, turns: Literal[1, 8] | None = None, tiling: Tiling | None = None) -> rle.Rle:
+    return ask(open_predictor(model, turns=turns, tiling=tiling), Case("0", path))
 
 
 def test_a_model_finds_what_it_was_made_for(model: Path, data: Path, tmp_path: Path) -> None:
@@ -64,9 +78,17 @@ def test_a_model_finds_what_it_was_made_for(model: Path, data: Path, tmp_path: P
     assert not (tmp_path / "out" / "instances").exists()
 
 
-def test_the_score_of_a_training_part_comes_with_a_note(model: Path, data: Path, tmp_path: Path) -> None:
-    (note,) = pipeline.solve(CELLS, data, tmp_path / "out", part="train", model=model).notes
-    assert "may have learned from these very cases" in note
+def test_a_score_on_what_the_model_was_trained_on_comes_with_a_note(model: Path, data: Path, tmp_path: Path) -> None:
+    cases = CELLS.read_cases(data, "train")
+    shutil.copytree(model, tmp_path / "model")
+    assert pipeline.solve(CELLS, data, tmp_path / "unknown", part="train", model=tmp_path / "model").notes == ()
+    (tmp_path / "model" / TRAINED_ON).write_text(f"{digest(cases[0])}\n00000000\n")
+    (note,) = pipeline.solve(CELLS, data, tmp_path / "train", part="train", model=tmp_path / "model").notes
+    assert note == f"the model was trained on 1 of these {len(cases)} cases: this score says little about others"
+    assert pipeline.solve(CELLS, data, tmp_path / "test", model=tmp_path / "model").notes == ()
+    loose = tmp_path / "loose"  # without truth there is no score to doubt
+    shutil.copytree(data / "train" / "im", loose)
+    assert pipeline.solve(CELLS, loose, tmp_path / "out", model=tmp_path / "model").notes == ()
 
 
 def test_workers_give_the_same_answers(model: Path, data: Path, tmp_path: Path) -> None:
@@ -116,7 +138,7 @@ def test_the_answer_lies_where_the_labels_did(tmp_path: Path) -> None:
     assert not said[:12].any()
     assert not (said & ~masks[0, 0]).any()
     assert said.sum() < masks[0, 0].sum()
-    with pytest.raises(ModelError, match=r"decision\.down is 40; expected a number from -4 to 4"):
+    with pytest.raises(ModelError, match=r"decision: down is 40; expected a number from -4 to 4: train again"):
         answer(write_dark_is_cell(tmp_path / "far", down=40), tmp_path / "0.png")
 
 
@@ -144,25 +166,56 @@ def test_odd_pictures_get_an_answer_within_them(model: Path, tmp_path: Path, sha
     assert rle.decode(found, (shape[0], shape[1]), order="rows").shape == shape[:2]
 
 
-def test_without_any_model_the_threshold_answers(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "SHIPPED", tmp_path / "none")
-    recipe = LearnedRecipe()
-    assert not recipe.learned
+def test_the_baseline_answers_where_it_is_asked_for(data: Path, tmp_path: Path) -> None:
+    settings = CellsSettings(instances=True)
+    solved = pipeline.solve(CELLS, data, tmp_path / "out", solver="baseline", settings=settings)
     case = CELLS.read_cases(data, "test")[0]
-    plain = OtsuRecipe().prepare(Context())(case)
-    assert np.array_equal(recipe.prepare(Context())(case).starts, plain.starts)
-    recipe.prepare(Context(settings={"instances": True}, out=tmp_path))(case)
-    assert (tmp_path / "instances" / "00.tif").is_file()
+    expected = CELLS.codec(settings).format(ask(load_baseline(Context(settings)), case), case)
+    assert solved.submission.read_text().splitlines()[1] == f"0,{expected[0]}"
+    assert (tmp_path / "out" / "instances" / "00.tif").is_file()
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["solver"] == "baseline"
+    with pytest.raises(HandlensError, match="a baseline takes no model: leave --model out, or --solver baseline"):
+        pipeline.solve(CELLS, data, tmp_path / "both", solver="baseline", model=tmp_path)
 
 
-def test_a_prepared_model_travels(model: Path, data: Path) -> None:
-    prepared = LearnedRecipe().prepare(Context(model=model))
+def test_without_a_model_nothing_is_answered(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No silent fallback to the baseline."""
+    monkeypatch.setattr("handlens.challenges.cells.predictor.SHIPPED", tmp_path / "none")
+    with pytest.raises(ModelError, match=r"no plan\.json in it"):
+        pipeline.solve(CELLS, data, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_predictor_travels(model: Path, data: Path) -> None:
+    predictor = open_predictor(model)
     case = CELLS.read_cases(data, "test")[0]
-    copy = pickle.loads(pickle.dumps(prepared))
-    assert isinstance(copy, Looking)
-    assert isinstance(copy.finder, Network)
-    assert copy.finder.decision == Decision(0.5, 30, 50)
-    assert np.array_equal(copy(case).starts, prepared(case).starts)
+    copy = pickle.loads(pickle.dumps(predictor))
+    assert isinstance(copy, CellsPredictor)
+    assert copy.decision == CellsDecision(threshold=0.5, smallest=30, largest_hole=50)
+    assert np.array_equal(ask(copy, case).starts, ask(predictor, case).starts)
+
+
+def test_turns_are_those_of_the_decision_unless_told(tmp_path: Path) -> None:
+    folder = write_dark_is_cell(tmp_path / "model", turns=1)
+    assert (open_predictor(folder).turns, open_predictor(folder, turns=8).turns) == (1, 8)
+    assert open_predictor(write_dark_is_cell(tmp_path / "eight")).turns == 8
+
+
+def test_the_probability_is_kept_where_it_is_wanted(model: Path, tmp_path: Path) -> None:
+    picture = disks(size=600)
+    images.write_png(tmp_path / "0.png", picture)
+    predictor = replace(open_predictor(model, turns=1), decision=CellsDecision(threshold=0.5, down=1, margin=3))
+    with predictor.decode(Case("0", tmp_path / "0.png")) as image:
+        alone, kept = predictor.predict(image), predictor.predict(image, Work(keep=frozenset({PROBABILITY})))
+        bands = list(predictor.decision.place(predictor.infer(image), image.shape))
+    assert alone.artefacts == {}
+    found = kept.artefacts[PROBABILITY]
+    assert (found.dtype, found.shape) == (np.uint8, picture.shape[:2])
+    assert np.array_equal(found, np.rint(np.concatenate([rows for _, rows in bands]) * 255))
+    assert np.array_equal(kept.answer.starts, alone.answer.starts)
+    mask = rle.decode(kept.answer, image.shape, order="rows")
+    assert (found[mask] >= 127).all()
+    assert (found[~mask] <= 128).all()
 
 
 def test_a_model_that_cannot_be_used_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
@@ -171,9 +224,9 @@ def test_a_model_that_cannot_be_used_is_refused(model: Path, data: Path, tmp_pat
 
     shutil.copytree(model, tmp_path / "ink")
     shutil.copytree(model, tmp_path / "undecided")
-    with pytest.raises(HandlensError, match="this run is about ink, not cells"):
+    with pytest.raises(HandlensError, match="this model is about ink, not cells"):
         solve(write_plan(tmp_path / "ink", challenge="ink", threshold=0.5))
-    with pytest.raises(ModelError, match=r"decision\.threshold is missing"):
+    with pytest.raises(ModelError, match=r"plan\.json: decision: .*threshold.*: train again"):
         solve(write_plan(tmp_path / "undecided"))
     with pytest.raises(DataError, match=r"no run\.json in it"):
         solve(write_plan(tmp_path / "planned", threshold=0.5))
@@ -195,7 +248,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_any_pictures_is_solved_with_instances(model: Path, own: Path, tmp_path: Path) -> None:
-    settings = CELLS.settings(instances=True, turns="1")
+    settings = CELLS.settings(instances=True, turns=1)
     solved = pipeline.solve(CELLS, own, tmp_path / "out", model=model, settings=settings)
     lines = solved.submission.read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["img", "first slide", "second", "third"]
@@ -223,15 +276,17 @@ def test_a_picture_that_changed_is_answered_anew(model: Path, own: Path, tmp_pat
     """A run that was stopped after its last answer, and called again with another picture under the same name."""
     picture, out = own / "third.tiff", tmp_path / "out"
 
-    def stop(done: int, total: int) -> None:
+    def stop(done: int, total: int, words: str = "") -> None:
         if done == total:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pipeline.solve(CELLS, picture, out, model=model, progress=stop)
-    assert len((out / "answers.jsonl").read_text().splitlines()) == 2
+    assert len((out / "unfinished" / "answers.jsonl").read_text().splitlines()) == 1
     tifffile.imwrite(picture, disks(size=70)[::-1], photometric="rgb")
-    again = pipeline.solve(CELLS, picture, out, model=model).submission.read_text()
+    with pytest.raises(DataError, match="was begun by another run .other data"):
+        pipeline.solve(CELLS, picture, out, model=model)
+    again = pipeline.solve(CELLS, picture, out, model=model, overwrite=True).submission.read_text()
     assert again == pipeline.solve(CELLS, picture, tmp_path / "anew", model=model).submission.read_text()
 
 
@@ -260,10 +315,100 @@ def test_what_is_no_picture_is_refused(own: Path, model: Path, tmp_path: Path) -
         pipeline.solve(CELLS, own / "absent.png", tmp_path / "out", model=model)
 
 
-@pytest.mark.parametrize("name", ["forgery", "ink"])
-def test_other_challenges_say_that_a_picture_is_no_data(name: str, own: Path, tmp_path: Path) -> None:
+def test_a_picture_is_no_data_for_ink(own: Path, tmp_path: Path) -> None:
     with pytest.raises(HandlensError):
-        pipeline.solve(registry.challenge(name), own / "first slide.png", tmp_path / "out")
+        pipeline.solve(registry.challenge("ink"), own / "first slide.png", tmp_path / "out")
+
+
+# --- large pictures -------------------------------------------------------------------------------------------------
+
+TILES = Tiling(64, 32)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    images.write_png(folder / "slide.png", cv2.resize(disks(), (200, 150)))
+    images.write_png(folder / "small.png", disks()[:60, :60])
+    return folder
+
+
+class Counting:
+    """A segmenter that counts its calls, and is killed at one of them."""
+
+    def __init__(self, segmenter: Callable[[np.ndarray], np.ndarray], killed_at: int | None = None) -> None:
+        self.segmenter, self.killed_at, self.calls = segmenter, killed_at, 0
+
+    def __call__(self, tile: np.ndarray) -> np.ndarray:
+        if self.calls == self.killed_at:
+            raise KeyboardInterrupt
+        self.calls += 1
+        return self.segmenter(tile)
+
+
+def counting(model: Path, killed_at: int | None = None) -> tuple[Counting, CellsPredictor]:
+    predictor = open_predictor(model, turns=8, tiling=TILES)
+    counter = Counting(predictor.segmenter, killed_at)
+    return counter, replace(predictor, segmenter=counter)  # type: ignore[arg-type]
+
+
+def count_tiles(shape: tuple[int, int]) -> int:
+    return len(cut(shape[0], TILES).starts) * len(cut(shape[1], TILES).starts)
+
+
+def test_a_killed_run_computes_only_the_tiles_that_are_left(model: Path, large: Path, tmp_path: Path) -> None:
+    tiles = count_tiles((150, 200))
+    assert tiles > 12
+    whole, predictor = counting(model)
+    expected = pipeline.solve(CELLS, large, tmp_path / "whole", predictor=predictor).submission.read_bytes()
+    assert whole.calls == 8 * tiles + 8
+    _, predictor = counting(model, killed_at=8 * 5 + 3)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(CELLS, large, tmp_path / "out", predictor=predictor)
+    kept = list((tmp_path / "out" / "unfinished").rglob("tile-*.npy"))
+    assert len(kept) == 5
+    kept[0].write_bytes(kept[0].read_bytes()[:-9])  # one was damaged: it is computed again
+    told: list[tuple[int, int, str]] = []
+    again, predictor = counting(model)
+    solved = pipeline.solve(
+        CELLS, large, tmp_path / "out", predictor=predictor, progress=lambda *now: told.append((*now, "")[:3])
+    )
+    assert again.calls == 8 * (tiles - 4) + 8
+    assert solved.submission.read_bytes() == expected
+    assert not (tmp_path / "out" / "unfinished").exists()
+    done = [now for now, _, _ in told]
+    assert done == sorted(done)
+    assert told[0][:2] == (0, 2)
+    assert [now for now in told if now[2] == "slide"] == [
+        (100 * tile // tiles, 200, "slide") for tile in range(1, tiles + 1)
+    ]
+    assert told[-1][:2] == (200, 200)
+
+
+def test_a_small_picture_keeps_nothing_and_reports_no_parts(model: Path, large: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, ...]] = []
+    _, predictor = counting(model)
+
+    def note(done: int, total: int, _words: str = "") -> None:
+        told.append((done, total))
+
+    class Refusing(NoCheckpoints):
+        def save(self, name: str, array: np.ndarray, /) -> None:
+            raise AssertionError(name)
+
+    ask(predictor, Case("small", large / "small.png"), Work(progress=note, checkpoints=Refusing()))
+    assert told == []
+
+
+def test_tiles_of_another_cut_are_not_taken(model: Path, large: Path, tmp_path: Path) -> None:
+    """Checkpoints whose size does not fit are computed again."""
+    case, kept = Case("slide", large / "slide.png"), ArrayFolder(tmp_path / "kept")
+    _, predictor = counting(model)
+    expected = ask(predictor, case, Work(checkpoints=kept))
+    other = replace(predictor, tiling=Tiling(96, 32))
+    assert np.array_equal(ask(other, case, Work(checkpoints=kept)).starts, ask(other, case).starts)
+    again = ask(predictor, case, Work(checkpoints=kept))
+    assert np.array_equal(again.starts, expected.starts)
 
 
 # --- the shipped model --------------------------------------------------------------------------------------------
@@ -282,8 +427,9 @@ def test_the_shipped_model_is_small_and_about_cells() -> None:
 @shipped
 def test_the_shipped_model_beats_the_threshold_on_real_slides(real_data: Path) -> None:
     """The slides were learned from: this shows that reading, tiles and decision fit together, not how good it is."""
-    truth = CELLS.open_truth(real_data / "cells" / "train", {"order": "rows"})
-    learned, plain = LearnedRecipe(turns=1).prepare(Context()), OtsuRecipe().prepare(Context())
+    truth = CELLS.open_truth(real_data / "cells" / "train", CellsSettings())
+    context = Context[rle.Rle, CellsSettings](CellsSettings(turns=1))
     for case in truth.cases[::18]:
-        values = [dice(compare(model(case), truth.read(case)), empty=1.0) for model in (learned, plain)]
+        said = [ask(predictor, case) for predictor in (load(context), load_baseline(context))]
+        values = [dice(compare(each, truth.read(case)), empty=1.0) for each in said]
         assert values[0] > max(0.8, values[1])

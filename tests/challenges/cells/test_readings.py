@@ -9,12 +9,13 @@ from oracles import cells as oracle
 
 import handlens
 from handlens.challenges.cells import data, score
+from handlens.challenges.cells.options import CellsSettings
 from handlens.errors import DataError, SubmissionError
 from handlens.io.images import write_png
 from handlens.masks.rle import encode, format_pairs
 from handlens.types import Case, Truth
 
-CODEC = score.codec({"order": "rows"})
+CODEC = score.codec(CellsSettings())
 CASE = Case("0", None, (3, 4))
 
 
@@ -88,7 +89,7 @@ def test_reading_06_the_score_is_the_plain_mean(tmp_path):
 
 def test_reading_07_a_mask_pixel_counts_above_127(tmp_path):
     write_png(tmp_path / "mask" / "00.png", np.array([[0, 127, 128, 255]], np.uint8))
-    truth = data.open_truth(tmp_path, {"order": "rows"})
+    truth = data.open_truth(tmp_path, CellsSettings())
     assert truth.read(truth.cases[0]).starts.tolist() == [2]
     assert truth.read(truth.cases[0]).area == 2
 
@@ -118,12 +119,14 @@ def test_the_score_is_the_texts(pairs, order):
     said = {str(number): answer for number, (answer, _) in enumerate(pairs)}
     truth = Truth(tuple(Case(id, None, (4, 5)) for id in truths), lambda case: encode(truths[case.id], order=order))
     parsed = {id: encode(mask, order=order) for id, mask in said.items()}
-    assert score.score(parsed, truth, {"order": order}).value == pytest.approx(oracle.score(said, truths), rel=1e-15)
+    assert score.score(parsed, truth, CellsSettings(order=order)).value == pytest.approx(
+        oracle.score(said, truths), rel=1e-15
+    )
 
 
 def test_the_real_masks_as_answers_score_1(real_data, tmp_path):
     from handlens.io.submissions import write_submission
 
-    truth = data.open_truth(real_data / "cells" / "train", {"order": "rows"})
+    truth = data.open_truth(real_data / "cells" / "train", CellsSettings())
     write_submission(tmp_path / "mine.csv", CODEC, truth.cases, {case.id: truth.read(case) for case in truth.cases})
     assert handlens.score("cells", tmp_path / "mine.csv", truth=real_data / "cells" / "train").value == 1.0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.cells.nuclei import Nucleus, locate
+from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.sample import make_slide, write_sample
 from handlens.io import images
 
@@ -17,7 +18,7 @@ SIZE = 160
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("cells")
-    write_sample(place, seed=0, cases=3, size=SIZE, settings={})
+    write_sample(place, seed=0, cases=3, size=SIZE, settings=CellsSettings())
     return place
 
 
@@ -33,7 +34,7 @@ def test_the_layout_is_the_contests(folder: Path) -> None:
 
 
 def test_one_case_still_has_two_to_train_on(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=0, cases=1, size=32, settings={})
+    write_sample(tmp_path, seed=0, cases=1, size=32, settings=CellsSettings())
     assert len(images.list_images(tmp_path / "train" / "im")) == 2
     assert len(images.list_images(tmp_path / "test" / "im")) == 1
 
@@ -47,12 +48,12 @@ def test_pictures_are_rgb_and_masks_grey_of_the_same_size(folder: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=0, cases=3, size=SIZE, settings={})
+    write_sample(tmp_path, seed=0, cases=3, size=SIZE, settings=CellsSettings())
     assert contents(tmp_path) == contents(folder)
 
 
 def test_another_seed_gives_other_slides(folder: Path, tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=1, cases=3, size=SIZE, settings={})
+    write_sample(tmp_path, seed=1, cases=3, size=SIZE, settings=CellsSettings())
     ours, others = contents(folder), contents(tmp_path)
     assert list(ours) == list(others)
     assert all(ours[name] != others[name] for name in ours)

@@ -15,13 +15,29 @@ from dataclasses import replace
 import tiny_training
 
 from handlens import pipeline, registry
+from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.offsets import Offset
-from handlens.challenges.cells.training import Fields, dice_at_levels, make_task
+from handlens.challenges.cells.options import CellsSettings, CellsTraining
+from handlens.challenges.cells.predictor import load
+from handlens.challenges.cells.training import dice_at_levels, make_task
 from handlens.errors import HandlensError
+from handlens.inference.model import TRAINED_ON, digest
+from handlens.inference.tiling import BAND_ROWS, Tiling, cut
+from handlens.io.images import read_mask, read_rgb, write_png
 from handlens.masks.rle import decode, encode
-from handlens.training.folds import judge
+from handlens.runstore.plan import read_plan
+from handlens.training import engine
+from handlens.training.folds import evaluate
 from handlens.training.loop import Stepper
-from handlens.training.plan import Schedule
+from handlens.training.options import Schedule
+from handlens.types import Context, no_progress
+
+FIELDS = CellsTraining(weights="scratch", crop=64)
+
+
+def probabilities(pairs):
+    """Sure of every label."""
+    return {index: (mask / 255).astype(np.float32) for index, (_, mask) in enumerate(pairs)}
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +80,45 @@ def test_the_commands(slides, tmp_path):
     assert (tmp_path / "out" / "submission.csv").exists()
 
 
+@pytest.mark.parametrize("turns", [1, 8])
+def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
+    """Every out-of-fold answer is what a predictor of that fold's file and decision says about the case's file.
+
+    Slides have several bands, one several tiles; labels lie beside what they show and end before the border.
+    """
+    data, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(slides / "train", data / "train")
+    for number, path in enumerate(sorted((data / "train" / "im").iterdir())):
+        copies = (3, 9) if number == 0 else (3, 2)
+        mask = data / "train" / "mask" / path.name
+        label = np.tile(np.roll(read_mask(mask), (1, 2), axis=(0, 1)), copies).astype(np.uint8) * 255
+        label[:4], label[-4:] = 0, 0
+        write_png(path, np.tile(read_rgb(path), (*copies, 1))[: 290 + number])
+        write_png(mask, label[: 290 + number])
+    fields = tiny_training.FIELDS.replace(turns=turns)
+    caught = tiny_training.CaughtFiles(tiny_training.make_tiny_task(data, fields=fields), tmp_path / "files")
+    cases = caught.task.cases
+    assert min(case.shape[0] for case in cases) > BAND_ROWS
+    assert len(cut(cases[0].shape[1], Tiling()).starts) > 1
+    engine.train(caught.make_task, tiny_training.SCHEDULE.replace(steps=12), tiny_training.TWO_FOLDS, run, no_progress)
+    plan = read_plan(run)
+    assert set(caught.answers) == {case.id for case in cases}
+    assert sum(answer.area for answer in caught.answers.values()) > 0
+    assert len({caught.file_of[index].read_bytes() for index in range(len(cases))}) == 2
+    for index, case in enumerate(cases):
+        model = caught.write_model(index, plan, tmp_path / f"model{index}")
+        predictor = load(Context(CellsSettings(), model=model))
+        assert predictor.decision.down != 0
+        with predictor.decode(case) as image:
+            answer = predictor.predict(image).answer
+        assert np.array_equal(answer.starts, caught.answers[case.id].starts)
+        assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
+    shipped = load(Context(CellsSettings(), model=run))
+    assert shipped.decision.plain() == plan.results["decision"]
+    assert (shipped.turns, shipped.model.trained_on) == (turns, {digest(case) for case in cases})
+    assert (run / TRAINED_ON).is_file()
+
+
 def test_decisions_are_nested(slides):
     """The decision for a fold never sees that fold's predictions."""
     task = tiny_training.make_tiny_task(slides)
@@ -71,56 +126,57 @@ def test_decisions_are_nested(slides):
 
     def decide(indices, predictions):
         seen.append(tuple(indices))
-        return {"threshold": 0.1 * len(seen), "smallest": 0, "largest_hole": 0, "down": 0, "right": 0, "margin": 0}
+        return CellsDecision(threshold=0.1 * len(seen))
 
     from training_plans import plan_of
 
     plan = plan_of(ids=task.ids, fold_of=(0, 1, 0, 1))
     rng = np.random.default_rng(0)
-    predictions = {index: rng.integers(0, 256, (128, 128), dtype=np.uint8) for index in range(4)}
-    judged = judge(replace(task, decide=decide), plan, predictions)
+    predictions = {index: rng.random((128, 128), np.float32) for index in range(4)}
+    found = evaluate(replace(task, decide=decide), plan, predictions, None)
     assert seen == [(1, 3), (0, 2), (0, 1, 2, 3)]
-    assert [decision["threshold"] for decision in judged.fold_decisions] == [0.1, 0.2]
+    assert [decision.threshold for decision in found.fold_decisions] == [0.1, 0.2]
+    assert found.decision.threshold == pytest.approx(0.3)
     answers = {
-        task.ids[index]: task.answer(index, predictions[index], judged.fold_decisions[index % 2]) for index in range(4)
+        task.ids[index]: task.answer(index, predictions[index], found.fold_decisions[index % 2]) for index in range(4)
     }
-    assert judged.score == task.score(answers)
+    assert found.score == task.score(answers)
+    assert {id: answer.area for id, answer in found.answers.items()} == {id: each.area for id, each in answers.items()}
 
 
 def test_a_decision_does_not_know_how_other_labels_lie(slides):
-    task = make_task(slides, Fields(weights="scratch", crop=64), {"order": "rows"})
-    predictions = {index: pair[1] for index, pair in enumerate(task.make_item.__self__.pairs)}
-    own = task.make_item.__self__
+    own = make_task(slides, FIELDS, CellsSettings()).make_item.__self__
+    predictions = probabilities(own.pairs)
     far = replace(own, offsets=(*own.offsets[:3], Offset(3, -3)))
     assert far.decide((0, 1, 2), predictions) == own.decide((0, 1, 2), predictions)
     assert far.decide((0, 3), predictions) != own.decide((0, 3), predictions)
 
 
 def test_the_best_threshold_is_found(slides):
-    task = make_task(slides, Fields(weights="scratch", crop=64), {"order": "columns"})
+    task = make_task(slides, FIELDS, CellsSettings(order="columns"))
     masks = [pair[1] for pair in task.make_item.__self__.pairs]
     rng = np.random.default_rng(0)
     predictions = {
-        index: np.where(mask > 0, 90, 60).astype(np.uint8) + rng.integers(0, 20, mask.shape, dtype=np.uint8)
+        index: ((np.where(mask > 0, 90, 60) + rng.integers(0, 20, mask.shape)) / 255).astype(np.float32)
         for index, mask in enumerate(masks)
     }
+    before = {index: prediction.copy() for index, prediction in predictions.items()}
     decision = task.decide(range(4), predictions)
-    assert 79 / 255 < decision["threshold"] < 90 / 255
+    assert 79 / 255 < decision.threshold < 90 / 255
     answers = {id: task.answer(index, predictions[index], decision) for index, id in enumerate(task.ids)}
     assert task.score(answers).value > 0.99
+    assert all(np.array_equal(predictions[index], before[index]) for index in before)  # looked at, not changed
 
 
 def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_path):
     """All masks moved by two pixels: items are as if they were not, and answers lie where the masks do."""
-    from handlens.io.images import read_mask, write_png
-
-    fields = Fields(weights="scratch", crop=64)
-    straight = make_task(slides, fields, {"order": "rows"})
+    fields = FIELDS
+    straight = make_task(slides, fields, CellsSettings())
     moved = tmp_path / "moved"
     shutil.copytree(slides, moved)
     for path in moved.rglob("mask/*.png"):
         write_png(path, np.roll(read_mask(path), (1, 2), axis=(0, 1)).astype(np.uint8) * 255)
-    beside = make_task(moved, fields, {"order": "rows"})
+    beside = make_task(moved, fields, CellsSettings())
     rng = np.random.default_rng
     shares = [
         np.mean(
@@ -129,33 +185,31 @@ def test_labels_beside_what_they_show_are_learned_in_their_places(slides, tmp_pa
                 for seed in range(8)
             ]
         )
-        for task in (beside, make_task(moved, replace(fields, aligned=False), {"order": "rows"}))
+        for task in (beside, make_task(moved, fields.replace(aligned=False), CellsSettings()))
     ]
     assert shares[0] > 0.98 > shares[1]
-    predictions = {index: straight.make_item.__self__.pairs[index][1] for index in range(4)}
+    predictions = probabilities(straight.make_item.__self__.pairs)
     decision = beside.decide(range(4), predictions)
-    assert (decision["down"], decision["right"]) == (pytest.approx(1, abs=0.2), pytest.approx(2, abs=0.2))
+    assert (decision.down, decision.right) == (pytest.approx(1, abs=0.2), pytest.approx(2, abs=0.2))
     answers = {id: beside.answer(index, predictions[index], decision) for index, id in enumerate(beside.ids)}
     assert beside.score(answers).value > 0.95
 
 
 def test_where_labels_end_before_the_border_so_do_answers(slides, tmp_path):
-    from handlens.io.images import write_png
-
     framed = tmp_path / "framed"
     shutil.copytree(slides, framed)
     mask = np.pad(np.full((122, 122), 255, np.uint8), 3)  # all is a cell, but for three pixels along the border
     for path in framed.rglob("mask/*.png"):
         write_png(path, mask)
-    task = make_task(framed, Fields(weights="scratch", crop=64, aligned=False), {"order": "rows"})
-    predictions = {index: np.full((128, 128), 200, np.uint8) for index in range(4)}
+    task = make_task(framed, FIELDS.replace(aligned=False), CellsSettings())
+    predictions = {index: np.full((128, 128), 0.8, np.float32) for index in range(4)}
     decision = task.decide(range(4), predictions)
-    assert decision["margin"] >= 4
+    assert decision.margin >= 4
     assert np.array_equal(decode(task.answer(0, predictions[0], decision), (128, 128), order="rows"), mask > 0)
     for path in framed.rglob("mask/*.png"):
         write_png(path, np.full_like(mask, 255))
-    task = make_task(framed, Fields(weights="scratch", crop=64, aligned=False), {"order": "rows"})
-    assert task.decide(range(4), predictions)["margin"] == 0
+    task = make_task(framed, FIELDS.replace(aligned=False), CellsSettings())
+    assert task.decide(range(4), predictions).margin == 0
 
 
 def test_dice_of_levels_is_that_of_pixels():
@@ -170,14 +224,12 @@ def test_dice_of_levels_is_that_of_pixels():
 
 
 def test_holes_and_specks(slides):
-    task = make_task(slides, Fields(weights="scratch"), {"order": "rows"})
-    prediction = np.zeros((40, 40), np.uint8)
-    prediction[5:25, 5:25] = 255
+    task = make_task(slides, FIELDS, CellsSettings())
+    prediction = np.zeros((40, 40), np.float32)
+    prediction[5:25, 5:25] = 1
     prediction[10:13, 10:13] = 0
-    prediction[35, 35] = 255
-    said = task.answer(
-        0, prediction, {"threshold": 0.5, "smallest": 5, "largest_hole": 9, "down": 0, "right": 0, "margin": 0}
-    )
+    prediction[35, 35] = 1
+    said = task.answer(0, prediction, CellsDecision(threshold=0.5, smallest=5, largest_hole=9))
     expected = np.zeros((40, 40), bool)
     expected[5:25, 5:25] = True
     assert np.array_equal(decode(said, (40, 40), order="rows"), expected)
@@ -197,7 +249,7 @@ def test_a_loss_that_is_no_number_ends_the_training(slides, tmp_path, monkeypatc
 
 
 def test_real_slides_are_read_and_grouped(real_data):
-    task = make_task(real_data / "cells" / "train", Fields(weights="scratch", crop=256), {"order": "rows"})
+    task = make_task(real_data / "cells" / "train", FIELDS.replace(crop=256), CellsSettings())
     assert (len(task.ids), len(set(task.groups))) == (37, 37)
     item = task.make_item(np.random.default_rng(0), 3)
     assert {name: (array.shape, array.dtype.name) for name, array in item.items()} == {

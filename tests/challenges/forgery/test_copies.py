@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.forger import aftermath, copies
+from handlens.challenges.forgery.forger import copies, post_processing
 from handlens.challenges.forgery.forger.changes import Change, changed
 from handlens.challenges.forgery.forger.figures import draw_figure
 from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
@@ -11,7 +11,7 @@ from handlens.challenges.forgery.forger.reuse import reuse_panel
 
 
 def plain(plan, number, **options):
-    return make_figure(3, number, Wanted(size=256, plan=plan, aftermath=False, **options))
+    return make_figure(3, number, Wanted(size=256, plan=plan, post_processed=False, **options))
 
 
 def pieces(mask):
@@ -159,25 +159,25 @@ def test_a_covered_object_lies_under_background():
 
 def test_half_of_the_figures_are_left_alone():
     picture = np.zeros((4, 4, 3), np.uint8)
-    drawn = [aftermath.draw_aftermath(np.random.default_rng(number), picture) for number in range(400)]
-    assert 0.42 < np.mean([what == aftermath.Aftermath() for what in drawn]) < 0.58
+    drawn = [post_processing.draw_post_processing(np.random.default_rng(number), picture) for number in range(400)]
+    assert 0.42 < np.mean([what == post_processing.PostProcessing() for what in drawn]) < 0.58
 
 
 def test_twins_share_what_happened_afterwards():
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    what = aftermath.Aftermath(size=0.7, blur=0.6, contrast=1.1, noise=3.0, quality=80, seed=9)
-    assert np.array_equal(aftermath.apply(picture, what), aftermath.apply(picture.copy(), what))
-    assert aftermath.apply(picture, what).shape == (28, 35, 3)
+    what = post_processing.PostProcessing(size=0.7, blur=0.6, contrast=1.1, noise=3.0, quality=80, seed=9)
+    assert np.array_equal(post_processing.apply(picture, what), post_processing.apply(picture.copy(), what))
+    assert post_processing.apply(picture, what).shape == (28, 35, 3)
 
 
 @pytest.mark.parametrize("size", [0.6, 0.77, 0.95])
 def test_a_mask_is_resized_with_its_figure(size):
     mask = np.zeros((200, 300), bool)
     mask[50:90, 100:170] = True
-    what = aftermath.Aftermath(size=size)
-    picture = aftermath.apply(np.repeat(mask[:, :, None], 3, axis=2).astype(np.uint8) * 255, what)
+    what = post_processing.PostProcessing(size=size)
+    picture = post_processing.apply(np.repeat(mask[:, :, None], 3, axis=2).astype(np.uint8) * 255, what)
     shown = picture[:, :, 0].astype(int)
-    resized = aftermath.apply_to_mask(mask, what)
+    resized = post_processing.apply_to_mask(mask, what)
     assert shown[resized].min() >= 127
     assert shown[~resized].max() <= 128

@@ -10,7 +10,8 @@ from detector_pictures import PLAIN, nuclei, paste, shipped_or_skip, stored, tex
 
 from handlens import pipeline, registry
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.decision import FILE, Decision
+from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision
 from handlens.challenges.forgery.options import ForgerySettings
 from handlens.challenges.forgery.predictor import FINDINGS, ForgeryPredictor, load
 from handlens.challenges.forgery.sample import write_sample
@@ -143,7 +144,7 @@ def written(folder, decision=PLAIN):
 def test_a_fitted_decision_is_used(tmp_path):
     picture, _ = forged()
     answers = []
-    for decision in (PLAIN, Decision({}, worth=0.8)):
+    for decision in (PLAIN, Decision(LogisticVerifier(), worth=0.8)):
         predictor = load(Context(ForgerySettings(), model=written(tmp_path, decision)))
         assert predictor.detector.decision == decision
         answers.append(ask(tmp_path, picture, replace(predictor, detector=replace(predictor.detector, objects=None))))

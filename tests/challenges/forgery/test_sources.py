@@ -68,7 +68,7 @@ def test_a_single_picture_keeps_its_pixels(sources):
     kept = []
     for number in range(20):
         made = make_figure(
-            1, number, Wanted(size=256, sources=sources, compound=False, plan="object clone", aftermath=False)
+            1, number, Wanted(size=256, sources=sources, compound=False, plan="object clone", post_processed=False)
         )
         if made.honest.shape[:2] == (120, 140):
             same = [(sources.read(each)[0] == made.honest).all(axis=2).mean() for each in range(12)]
@@ -133,7 +133,7 @@ def test_a_map_of_another_size_is_named(tmp_path):
 def test_every_kind_is_made_of_real_pictures(plan):
     sources = open_sources(SHARED)
     for number in range(4):
-        made = make_figure(6, number, Wanted(size=400, sources=sources, plan=plan, aftermath=False))
+        made = make_figure(6, number, Wanted(size=400, sources=sources, plan=plan, post_processed=False))
         outside = ~np.any(made.masks, axis=0)
         assert plan == "panel reuse" or np.array_equal(made.honest[outside], made.forged[outside])
         assert not np.array_equal(made.honest, made.forged)

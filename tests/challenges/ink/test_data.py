@@ -11,6 +11,7 @@ import tifffile
 from folders import cut, only_problem, refused_solution
 
 from handlens.challenges.ink import CHALLENGE
+from handlens.challenges.ink.options import InkSettings
 from handlens.errors import DataError
 from handlens.io.images import read_header, read_mask, write_png
 from handlens.masks.rle import decode
@@ -24,7 +25,7 @@ LABEL, MASK = "train/1/inklabels.png", "train/1/mask.png"
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ink") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings={})
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=96, settings=InkSettings())
     for volume in folder.glob("t*/*/surface_volume"):  # six slices are enough here, and quicker to copy
         for path in sorted(volume.iterdir())[6:]:
             path.unlink()

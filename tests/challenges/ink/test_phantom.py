@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fields import Plane, Window
 from handlens.challenges.ink.phantom.fragment import TILE, Fragment
@@ -53,7 +54,7 @@ def test_noise_has_deviation_1(deviation: float) -> None:
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_sample(tmp_path / name, seed=seed, cases=1, size=48, settings={})
+        write_sample(tmp_path / name, seed=seed, cases=1, size=48, settings=InkSettings())
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
     assert len(files) == 2 * 24 + 8
     assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
@@ -166,7 +167,7 @@ def test_maps_are_used_where_a_folder_is_given(tmp_path: Path) -> None:
     bars[:, 100:120] = True
     write_png(tmp_path / "maps" / "x" / "inklabels.png", bars)
     write_png(tmp_path / "maps" / "x" / "mask.png", ~bars)
-    write_sample(tmp_path / "data", seed=1, cases=1, size=128, settings={"letters": tmp_path / "maps"})
+    write_sample(tmp_path / "data", seed=1, cases=1, size=128, settings=InkSettings(letters=tmp_path / "maps"))
     label = read_mask(tmp_path / "data/truth/a/inklabels.png")
     assert 0.02 < label.mean() < 0.5
 
@@ -178,7 +179,7 @@ def test_a_folder_without_letters_is_refused(tmp_path: Path) -> None:
         letters.find_maps(tmp_path)
     write_png(tmp_path / "inklabels.png", np.zeros((50, 50), bool))
     with pytest.raises(DataError, match="no letters in these maps"):
-        write_sample(tmp_path / "data", seed=1, cases=1, size=64, settings={"letters": tmp_path})
+        write_sample(tmp_path / "data", seed=1, cases=1, size=64, settings=InkSettings(letters=tmp_path))
 
 
 # --- the real crop -------------------------------------------------------------------------------

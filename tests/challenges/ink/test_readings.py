@@ -9,13 +9,14 @@ from oracles import ink as oracle
 
 import handlens
 from handlens.challenges.ink import data, predictor, score
+from handlens.challenges.ink.options import InkSettings
 from handlens.errors import DataError
 from handlens.io import volumes
 from handlens.io.images import read_mask, write_png
 from handlens.masks.rle import decode, encode, format_pairs
 from handlens.types import Case, Context, Truth
 
-CODEC = score.codec({"average": "fragments"})
+CODEC = score.codec(InkSettings())
 CASE = Case("a", None, (3, 4))
 
 
@@ -41,9 +42,7 @@ def test_reading_02_pixels_are_numbered_along_the_rows():
 def test_reading_03_f_half_is_0_where_undefined(tmp_path):
     assert score.BETA == 0.5
     nothing = Truth((CASE,), lambda case: encode(np.zeros((3, 4), bool), order="rows"))
-    assert (
-        score.score({"a": encode(np.zeros((3, 4), bool), order="rows")}, nothing, {"average": "fragments"}).value == 0
-    )
+    assert score.score({"a": encode(np.zeros((3, 4), bool), order="rows")}, nothing, InkSettings()).value == 0
     # p = 2/4, r = 2/2: 1.25 * 0.5 / (0.25 * 0.5 + 1)
     assert run(tmp_path, "a,1 2,3,4\n", "a,1 4\n") == pytest.approx(0.625 / 1.125)
 
@@ -69,9 +68,11 @@ def test_reading_06_pairs_are_sorted_positive_disjoint_and_inside():
 
 
 def test_reading_07_nothing_is_predicted_outside_the_mask(tmp_path):
-    handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=256, settings={})
+    handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=256, settings=InkSettings())
     (case,) = data.read_cases(tmp_path, "test")
-    answer = decode(predictor.RECIPE.prepare(Context())(case), case.shape, order="rows")
+    opened = predictor.load(Context(InkSettings()))
+    with opened.decode(case) as fragment:
+        answer = decode(opened.predict(fragment).answer, case.shape, order="rows")
     assert answer.any()
     assert not (answer & ~read_mask(case.path / "mask.png")).any()
 
@@ -103,10 +104,8 @@ def test_the_score_is_the_texts(pairs):
     said = {str(number): answer for number, (answer, _) in enumerate(pairs)}
     truth = Truth(tuple(Case(id, None, (4, 5)) for id in truths), lambda case: encode(truths[case.id], order="rows"))
     parsed = {id: encode(mask, order="rows") for id, mask in said.items()}
-    assert score.score(parsed, truth, {"average": "fragments"}).value == pytest.approx(
-        oracle.score(said, truths), rel=1e-15
-    )
-    assert score.score(parsed, truth, {"average": "pooled"}).value == pytest.approx(
+    assert score.score(parsed, truth, InkSettings()).value == pytest.approx(oracle.score(said, truths), rel=1e-15)
+    assert score.score(parsed, truth, InkSettings(average="pooled")).value == pytest.approx(
         oracle.pooled(said, truths), rel=1e-15
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.ink import data
+from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink.sample import write_sample
 from handlens.io import volumes
 from handlens.io.images import read_mask
@@ -16,7 +17,7 @@ from handlens.masks.rle import encode, parse_pairs
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ink")
-    write_sample(folder, seed=31, cases=2, size=160, settings={})
+    write_sample(folder, seed=31, cases=2, size=160, settings=InkSettings())
     return folder
 
 

@@ -9,21 +9,30 @@ import pytest
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 import torch
+from tiny_training import CaughtFiles
 from torch.nn import functional
 
 from handlens import pipeline, registry
-from handlens.challenges.ink.dataset import Changes, cut_apart, make_item
+from handlens.challenges.ink.dataset import cut_apart, make_item
+from handlens.challenges.ink.decision import InkDecision
 from handlens.challenges.ink.network import Deep, DepthNet
-from handlens.challenges.ink.training import FULL, LEVELS, Fields, f_half_at_levels, make_task, measure
+from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
+from handlens.challenges.ink.predictor import load
+from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
 from handlens.errors import DataError, HandlensError
+from handlens.inference.model import digest
 from handlens.io.images import write_png
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import encode
-from handlens.types import Case
+from handlens.runstore.plan import read_plan
+from handlens.training import engine
+from handlens.training.export import export
+from handlens.types import Case, Context, no_progress
 
-SETTINGS = {"average": "fragments"}
-SMALL = Fields(below=6, above=5, crop=64, shift=1, turns=1)
+SETTINGS = InkSettings()
+SMALL = InkTraining(below=6, above=5, crop=64, turns=1, augmentation=InkAugmentation(shift=1))
+STILL = InkAugmentation(shift=0, zoom=1, mix=0, contrast=0, brightness=0)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +100,7 @@ def test_items(task, tmp_path):
 
 def test_a_crop_without_changes_is_the_fragment(task):
     part = task.make_item.__self__.parts[0]
-    plain = Changes(crop=64, shift=0, zoom=1, mix=0, contrast=0, brightness=0)
-    item = make_item(np.random.default_rng(3), part, Window(6, 5, "last", 1), plain)
+    item = make_item(np.random.default_rng(3), part, Window(6, 5, "last", 1), 64, STILL)
     found = any(
         np.array_equal(item["window"][4], np.rot90(view[top : top + 64, left : left + 64], turn))
         for view in (np.asarray(part.window[5]), np.asarray(part.window[5])[:, ::-1])
@@ -106,10 +114,9 @@ def test_a_crop_without_changes_is_the_fragment(task):
 @pytest.mark.parametrize("kind", [{"mix": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"contrast": 0.5, "brightness": 30}])
 def test_changes_change(task, kind):
     part = task.make_item.__self__.parts[0]
-    plain = {"crop": 64, "shift": 0, "zoom": 1, "mix": 0, "contrast": 0, "brightness": 0}
     window = Window(6, 5, "last", 1)
     many = [
-        [make_item(np.random.default_rng(seed), part, window, Changes(**plain | more)) for seed in range(8)]
+        [make_item(np.random.default_rng(seed), part, window, 64, STILL.replace(**more)) for seed in range(8)]
         for more in ({}, kind)
     ]
     same = [np.array_equal(one["window"], other["window"]) for one, other in zip(*many, strict=True)]
@@ -136,9 +143,9 @@ def test_the_best_decision_is_found(task):
     for index, part in enumerate(parts):
         share = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
         share = share.reshape(share.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
-        predictions[index] = ((0.2 + 0.4 * share) * FULL).astype(np.uint16)
+        predictions[index] = (0.2 + 0.4 * share).astype(np.float32)
     decision = task.decide((0, 1), predictions)
-    assert 0.3 < decision["threshold"] < 0.5
+    assert 0.3 < decision.threshold < 0.5
     answers = {id: task.answer(index, predictions[index], decision) for index, id in enumerate(task.ids)}
     assert task.score(answers).value > 0.93
 
@@ -149,8 +156,8 @@ def test_a_threshold_that_costs_nothing_is_low(task):
     for index, part in enumerate(task.make_item.__self__.parts):
         squares = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
         share = squares.reshape(squares.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
-        predictions[index] = (np.where(share > 0.5, 0.9, 0.1) * FULL).astype(np.uint16)
-    assert 0.1 < task.decide((0, 1), predictions)["threshold"] < 0.45
+        predictions[index] = np.where(share > 0.5, 0.9, 0.1).astype(np.float32)
+    assert 0.1 < task.decide((0, 1), predictions).threshold < 0.45
 
 
 def test_f_half_of_levels_is_that_of_pixels(task):
@@ -158,7 +165,7 @@ def test_f_half_of_levels_is_that_of_pixels(task):
     coarse = np.random.default_rng(0).random([-(-side // 4) for side in part.mask.shape]).astype(np.float32)
     found = f_half_at_levels(coarse, part)
     for level in (1, 300, 900):
-        answer = task.answer(0, np.rint(coarse * FULL).astype(np.uint16), {"threshold": level / LEVELS, "smallest": 0})
+        answer = task.answer(0, coarse, InkDecision(threshold=level / LEVELS))
         value = fbeta(compare(answer, encode(part.ink > 0, order="rows")), beta=0.5, empty=0)
         assert found[level - 1] == pytest.approx(value, abs=2e-3)
 
@@ -169,10 +176,38 @@ def test_the_quick_measure():
     assert measure(-torch.ones(1, 1, 4), {"ink": torch.zeros(1, 1, 4)}) == 0
 
 
-def test_predictions_are_of_the_whole_part(task):
-    network = task.make_network().eval()
-    answer = task.predict(network, 0)
-    assert (answer.shape, answer.dtype) == ((33, 28), np.uint16)
+def test_predictions_are_of_the_whole_part(task, tmp_path):
+    export(task.graph(task.make_network().eval()), tmp_path / "model.onnx", facts={})
+    answer = task.infer(tmp_path / "model.onnx")(0)
+    assert (answer.shape, answer.dtype) == ((33, 28), np.float32)
+    assert 0 <= answer.min() < answer.max() <= 1
+
+
+def test_what_is_fitted_is_what_ships(tmp_path):
+    """Every out-of-fold answer is what a predictor of that fold's file and decision says about the fragment's folder.
+
+    Fragments have several tiles, bands and regions of the surface; training keeps spare layers about the window.
+    """
+    ink, data = registry.challenge("ink"), tmp_path / "data"
+    pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
+    fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
+    caught = CaughtFiles(make_task(data, fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files")
+    schedule = SCHEDULE.replace(steps=8, batch=2, threads=1, accelerator="cpu", layout="pixels")
+    engine.train(caught.make_task, schedule, InkSettings(folds=2), tmp_path / "run", no_progress)
+    plan, cases = read_plan(tmp_path / "run"), caught.task.cases
+    assert set(caught.answers) == {case.id for case in cases}
+    assert all(answer.area > 0 for answer in caught.answers.values())
+    assert len({file.read_bytes() for file in caught.file_of.values()}) == len(cases) == 2
+    for index, case in enumerate(cases):
+        predictor = load(Context(SETTINGS, model=caught.write_model(index, plan, tmp_path / f"model{index}")))
+        with predictor.decode(case) as fragment:
+            answer = predictor.predict(fragment).answer
+        assert np.array_equal(answer.starts, caught.answers[case.id].starts)
+        assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
+    shipped = load(Context(SETTINGS, model=tmp_path / "run"))
+    assert shipped.decision.plain() == plan.results["decision"]
+    assert (shipped.resources.turns, shipped.window.layers) == (4, 11)
+    assert shipped.model.trained_on == {digest(case) for case in cases}
 
 
 def test_windows_are_made_once(folder, tmp_path, monkeypatch):
@@ -185,19 +220,20 @@ def test_windows_are_made_once(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("given", "words"),
     [
-        ({"crop": 70}, "crop is 70; expected a multiple of 32"),
-        ({"turns": 8}, "turns is 8; expected 1 or 4"),
-        ({"below": 2, "above": 3}, "5 layers; the network takes 11 or more"),
-        ({"side": "up"}, "side is 'up'; expected first or last"),
-        ({"shift": 40}, "shift is 40"),
-        ({"zoom": 0.5}, "zoom is 0.5"),
+        ({"crop": "70"}, "crop is '70'; expected a multiple of 32"),
+        ({"crop": "32"}, "crop is '32'; expected a multiple of 32 of at least 64"),
+        ({"turns": "8"}, "turns is '8'; expected one of 1, 4"),
+        ({"below": "2", "above": "3"}, "5 layers; the network takes 11 or more"),
+        ({"side": "up"}, "side is 'up'; expected one of first, last"),
+        ({"shift": "40"}, r"augmentation\.shift is '40'; expected a whole number from 0 to 16"),
+        ({"augmentation.zoom": "0.5"}, r"augmentation\.zoom is '0\.5'; expected a number from 1 to 4"),
     ],
 )
-def test_odd_fields_are_refused(fields, words):
+def test_odd_fields_are_refused(given, words):
     with pytest.raises(HandlensError, match=words):
-        Fields(**fields)
+        engine.split_fields(InkTraining(), SCHEDULE, given)
 
 
 def test_fragments_without_ink_are_refused(folder, tmp_path):

@@ -116,10 +116,12 @@ def test_tall_strips_are_copied_first(tmp_path, monkeypatch):
     monkeypatch.setattr(window, "TALL", 4)
     stack = np.random.default_rng(0).integers(0, 65536, (6, 20, 30)).astype(np.uint16)
     folder = write_stack(tmp_path / "a", stack, compression="zlib", rowsperstrip=20)
-    opened, _ = open_fragment(folder, cache=tmp_path / "cache")
-    assert opened.grain == 1
-    assert np.array_equal(opened.read_band(0, 20, 0, 6), stack)
-    assert open_fragment(folder)[0].grain == 20
+    opened, _ = open_fragment(folder)
+    copied = window.copy_tall(opened, tmp_path / "cache")
+    assert (opened.grain, copied.grain) == (20, 1)
+    assert np.array_equal(copied.read_band(0, 20, 0, 6), stack)
+    assert window.copy_tall(opened, None) is opened
+    assert window.copy_tall(copied, tmp_path / "cache") is copied
 
 
 def test_what_is_refused(tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,21 +11,28 @@ import pytest
 from PIL import Image
 
 from handlens.challenges.lesions import baseline
-from handlens.challenges.lesions.baseline import PlainRecipe
+from handlens.challenges.lesions.baseline import Floats, PhotoStatistics
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.sample import write_sample
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.errors import ModelError
 from handlens.io.images import write_png
-from handlens.types import Case, Context, Model, Truth
+from handlens.types import Case, Truth
 
 CLASSES = TAXONOMIES["ten"].classes
 
 
-def prepare(train: Truth | None, taxonomy: str = "ten") -> Model:
-    return PlainRecipe().prepare(Context({"taxonomy": taxonomy}, lambda: train))
+def prepare(train: Truth[str] | None, taxonomy: str = "ten") -> Callable[[Case], Floats]:
+    predictor = PhotoStatistics().fit(train, taxonomy, {})
+
+    def answer(case: Case) -> Floats:
+        with predictor.decode(case) as decoded:
+            return predictor.predict(decoded).answer
+
+    return answer
 
 
-def truth_of(cases: list[Case], labels: list[str]) -> Truth:
+def truth_of(cases: list[Case], labels: list[str]) -> Truth[str]:
     known = {case.id: label for case, label in zip(cases, labels, strict=True)}
     return Truth(tuple(cases), lambda case: known[case.id])
 
@@ -52,7 +60,7 @@ def read_part(folder: Path) -> tuple[list[Case], list[str]]:
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions")
-    write_sample(folder, seed=3, cases=30, size=72, settings={})
+    write_sample(folder, seed=3, cases=30, size=72, settings=LesionsSettings())
     return folder
 
 
@@ -101,7 +109,7 @@ def test_a_training_case_is_not_answered_by_what_its_lesion_taught(tmp_path: Pat
         said = [CLASSES[int(model(case).argmax())] for case in asked]
         return float(np.mean([one == other for one, other in zip(said, labels, strict=True)]))
 
-    assert share_right(cases) < 0.75  # labels by lot cannot be foretold
+    assert share_right(cases) < 0.75  # labels at random cannot be foretold
     assert share_right([replace(case, id=f"copy {case.id}", group=f"copy {case.id}") for case in cases]) > 0.9
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from handlens.challenges.lesions import CHALLENGE
 from handlens.challenges.lesions.data import read_demographics
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.errors import DataError
 from handlens.io.images import write_jpeg, write_png
 
@@ -27,7 +28,7 @@ Table = list[list[str]]
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions") / "sound"
     folder.mkdir()
-    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32, settings={})
+    CHALLENGE.write_sample(folder, seed=1, cases=2, size=32, settings=LesionsSettings())
     return folder
 
 

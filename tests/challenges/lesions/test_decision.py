@@ -1,11 +1,15 @@
 """Offsets are chosen for the exact score, and held where few examples speak."""
 
+import json
+
 import numpy as np
 import pytest
 
-from handlens.challenges.lesions.decision import GRID, Search, _sweep, choose, class_shares, probabilities, worth
+from handlens.challenges.lesions.decision import GRID, LesionsDecision, Search, _sweep, choose, class_shares, worth
+from handlens.challenges.lesions.logistic import softmax
 from handlens.challenges.lesions.score import score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
+from handlens.errors import HandlensError
 
 TEN = TAXONOMIES["ten"]
 
@@ -56,7 +60,7 @@ def test_offsets_help_examples_that_they_were_not_chosen_on(aim):
 
 
 def test_few_examples_move_offsets_little():
-    """Labels by lot: nothing can be learned, and what seems best for 30 of them is not believed."""
+    """Labels at random: nothing can be learned, and what seems best for 30 of them is not believed."""
     rng = np.random.default_rng(0)
     logits, codes = rng.normal(size=(30, 10)), rng.integers(0, 10, 30)
     groups = [str(n // 2) for n in range(30)]
@@ -77,6 +81,24 @@ def test_the_same_examples_get_the_same_offsets():
 
 def test_one_example_is_enough_for_a_decision():
     offsets, temperature = choose(np.zeros((1, 10)), np.array([3]), ["a"], TEN, Search())
-    rows = probabilities(np.zeros((1, 10)), offsets.tolist(), temperature)
+    rows = softmax((np.zeros((1, 10)) + offsets) / temperature)
     assert rows.shape == (1, 10)
     assert rows.sum() == pytest.approx(1)
+
+
+def test_a_decision_survives_json():
+    decision = LesionsDecision(offsets=[0.1, -0.25, 0.0], temperature=0.7943)
+    assert LesionsDecision.parse(json.loads(json.dumps(decision.plain()))) == decision
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ({}, "offsets"),
+        ({"offsets": ["x"]}, "offsets"),
+        ({"offsets": [0.0], "temperature": 0}, "temperature is 0; expected a number from 0.001 to 1000"),
+    ],
+)
+def test_a_decision_that_cannot_be_is_refused(page, message):
+    with pytest.raises(HandlensError, match=message):
+        LesionsDecision.parse(page)

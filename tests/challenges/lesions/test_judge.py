@@ -10,12 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import handlens
-from handlens import registry
+from handlens import pipeline, registry
 from handlens.challenges.lesions import judge
 from handlens.challenges.lesions.score import efficiency
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.cli import cli
-from handlens.cli import judge as cli_judge
 from handlens.errors import DataError
 from handlens.io.images import write_png
 from handlens.types import Judged, Limits
@@ -48,7 +47,7 @@ def quick(monkeypatch):
 
 
 def judged(paths, folder, limits=LIMITS, **options):
-    return cli_judge.judge(LESIONS, paths, folder, LESIONS.settings(**options), limits=limits)
+    return pipeline.judge(LESIONS, paths, folder, LESIONS.settings(**options), limits=limits)
 
 
 @pytest.mark.parametrize("taxonomy", ["ten", "eleven"])
@@ -108,7 +107,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
         entry_of("twin", 0.6, 20.0),
         entry_of("large", 0.5, 10.0, mib=100.0),
     ]
-    ranked = judge._ranked(entries, {"efficiency": "size-and-time"})
+    ranked = judge._ranked(entries, LESIONS.settings())
     assert [(entry.model, entry.rank) for entry in ranked] == [
         ("best", 1),
         ("twin", 1),
@@ -119,7 +118,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
     field = [50.0, 20.0, 20.0, 10.0]
     assert ranked[2].parts["Efficiency"] == efficiency(100.0, 10.0, field=field) == 0.75
     assert ranked[0].parts["Final Score"] == pytest.approx(0.9 * 0.6 + 0.1 * (0.5 + 0.5 * 0.75))
-    by_size = judge._ranked(entries, {"efficiency": "size-only"})
+    by_size = judge._ranked(entries, LESIONS.settings(efficiency="size-only"))
     assert {entry.model: entry.parts.get("Efficiency") for entry in by_size} == {
         "best": 1,
         "twin": 1,
@@ -149,7 +148,7 @@ def test_labels_lie_apart_from_the_questions(hidden, tmp_path, quick):
     ours, theirs = (judged([path], folder).models[0].parts for folder in (tmp_path, hidden))
     assert ours["Prediction Score"] == theirs["Prediction Score"]
     (tmp_path / "truth" / "labels.csv").write_text("filename,label\n0.png,AK\n")
-    with pytest.raises(DataError, match=r"1\.png has no label \(9 such cases\)"):
+    with pytest.raises(DataError, match=r"9 cases without a label \(first: 1\.png\): add the labels under truth/"):
         judged([path], tmp_path)
 
 
@@ -198,10 +197,16 @@ def test_the_command_prints_a_ranked_table(hidden, tmp_path, quick):
     assert run.exit_code == 1
     lines = run.stdout.splitlines()
     assert lines[0] == "10 cases, 2 models"
-    assert re.split("  +", lines[2]) == ["rank", "model", *judge.COLUMNS]
-    assert lines[3].split()[:2] == ["1", str(honest)]
-    assert any(line.startswith("F1 MEL") for line in lines)
-    assert "broken?.onnx  not a model  not a readable ONNX file" in run.stdout
+    rows = [re.split("  +", line.strip()) for line in lines]
+    assert ["rank", "model", *judge.COLUMNS] in rows  # in one line, whatever the width of the terminal
+    (first,) = [row for row in rows if row[:2] == ["1", str(honest)]]
+    assert len(first) == 2 + len(judge.COLUMNS)
+    assert all(float(cell) >= 0 for cell in first[2:])
+    assert any(row[0] == "F1 MEL" for row in rows)
+    (refused,) = [row for row in rows if "broken" in row[0]]
+    assert refused[0].endswith("broken?.onnx")
+    assert refused[1] == "not a model"
+    assert refused[2].startswith("not a readable ONNX file")
     assert "\x1b" not in run.stdout
     run = CliRunner().invoke(cli, ["judge", "lesions", str(honest), "--data", str(hidden), "--json"])
     assert run.exit_code == 0

@@ -1,6 +1,7 @@
 """Solving lesions with a trained model: folders with and without a table, one photograph, and what is left beside."""
 
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -10,7 +11,8 @@ from click.testing import CliRunner
 
 from handlens import pipeline, registry
 from handlens.challenges.lesions import predictor
-from handlens.challenges.lesions.predictor import ANSWERS, NO_DIAGNOSIS, RECIPE, describe
+from handlens.challenges.lesions.predictor import LesionsPredictor, load
+from handlens.challenges.lesions.result import ANSWERS, NO_DIAGNOSIS
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.cli import cli
 from handlens.errors import HandlensError, ModelError
@@ -61,8 +63,18 @@ def model(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("model"))
 
 
+def answering(predictor):
+    """Answers of cases, from their files."""
+
+    def answer(case):
+        with predictor.decode(case) as photograph:
+            return predictor.predict(photograph).answer
+
+    return answer
+
+
 def prepare(model, **options):
-    return RECIPE.prepare(Context(LESIONS.settings(**options), model=model))
+    return answering(load(Context(LESIONS.settings(**options), model=model)))
 
 
 def test_a_case_is_answered_with_probabilities(data, model):
@@ -84,7 +96,7 @@ def test_facts_of_the_command_stand_in_where_the_table_has_none(data, model):
         told(nobody), prepare(model)(Case("a", path, details={"age": 90.0, "gender": "m", "location": 7}))
     )
     assert np.array_equal(told(nobody), prepare(model, age=90, gender="male", site="7")(nobody))
-    with pytest.raises(HandlensError, match="age is 121; expected 0 to 120"):
+    with pytest.raises(HandlensError, match="age is 121; expected a number from 0 to 120"):
         prepare(model, age=121)
 
 
@@ -124,32 +136,41 @@ def test_a_folder_with_a_table_is_scored(data, model, tmp_path):
     assert NO_DIAGNOSIS in solved.notes
 
 
-def test_risk_groups_sum_up_their_classes():
-    page = describe(np.array([0.05, 0.2, 0.1, 0.1, 0.05, 0, 0.1, 0, 0.4, 0]), TAXONOMIES["ten"])
-    assert (page["class"], page["name"], page["risk_group"]) == ("MEL", "melanoma", "malignant")
-    assert page["risk_groups"] == pytest.approx({"malignant": 0.7, "medium": 0.15, "benign": 0.15})
-
-
 def test_the_shipped_model_is_used_where_it_knows_the_classes(data, tmp_path, monkeypatch):
     monkeypatch.setattr(predictor, "SHIPPED", write_model(tmp_path / "shipped"))
-    assert RECIPE.learned
-    assert isinstance(prepare(None), predictor.Network)
-    with pytest.raises(ModelError, match="knows the ten classes: .*; there are no labelled photographs to learn from"):
-        prepare(None, taxonomy="eleven")
+    opened = load(Context(LESIONS.settings()))
+    assert isinstance(opened, LesionsPredictor)
+    assert opened.model.folder == tmp_path / "shipped"
+    remedies = "say --taxonomy ten, name another with --model, or say --solver baseline"
+    with pytest.raises(ModelError, match=f"shipped: the shipped model knows the ten classes: {remedies}"):
+        pipeline.solve(LESIONS, data, tmp_path / "out", settings=LESIONS.settings(taxonomy="eleven"))
+    assert not (tmp_path / "out").exists()  # no silent fallback to the baseline
     monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
-    assert not RECIPE.learned
-    with pytest.raises(ModelError, match="no labelled photographs to learn from"):
-        prepare(None)
+    with pytest.raises(ModelError, match=r"no plan\.json in it"):
+        pipeline.solve(LESIONS, data, tmp_path / "out")
 
 
-def test_the_fallback_is_told_facts_too(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
+def test_a_predictor_travels(data, model):
+    opened = load(Context(LESIONS.settings(age=40), model=model))
+    copy = pickle.loads(pickle.dumps(opened))
+    case = LESIONS.read_cases(data, "test")[0]
+    assert (copy.taxonomy, copy.facts) == (opened.taxonomy, {"age": 40.0})
+    assert np.array_equal(answering(copy)(case), answering(opened)(case))
+
+
+def test_the_baseline_learns_from_the_folder_and_is_told_facts_too(data, tmp_path):
     truth = LESIONS.open_truth(data, LESIONS.settings())
-    told = RECIPE.prepare(Context(LESIONS.settings(age=90, gender="m"), lambda: truth))
-    plain = RECIPE.prepare(Context(LESIONS.settings(), lambda: truth))
+    told = answering(LESIONS.baseline(Context(LESIONS.settings(age=90, gender="m"), lambda: truth)))
+    plain = answering(LESIONS.baseline(Context(LESIONS.settings(), lambda: truth)))
     path = LESIONS.read_cases(data, "test")[0].path
     nobody = Case("new", path, group="new", details={"age": None, "gender": None, "location": None})
     assert np.abs(told(nobody) - plain(nobody)).max() > 1e-6
+    solved = pipeline.solve(LESIONS, data, tmp_path / "out", solver="baseline")
+    case = LESIONS.read_cases(data, "test")[0]
+    line = next(line for line in solved.submission.read_text().splitlines() if line.startswith(case.id))
+    assert tuple(line.split(",")[1:]) == LESIONS.codec(LESIONS.settings()).format(plain(case), case)
+    with pytest.raises(ModelError, match="no labelled photographs to learn from"):
+        LESIONS.baseline(Context(LESIONS.settings()))
 
 
 def test_a_model_of_other_classes_is_refused(tmp_path):

@@ -8,14 +8,16 @@ from oracles import lesions as oracle
 
 import handlens
 from handlens.challenges.lesions import contract, data, judge, options, score
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
 from handlens.io.images import write_png
 from handlens.sandbox.runner import Slot
 from handlens.sandbox.verdicts import RefusedError
+from handlens.settings import fields_of
 from handlens.types import Case, Truth
 
-SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
+SETTINGS = LesionsSettings()
 CODEC = score.codec(SETTINGS)
 CASE = Case("a.jpg", None)
 CLASSES = TAXONOMIES["ten"].classes
@@ -125,8 +127,8 @@ def test_reading_09_time_is_relative_to_the_field():
 def test_reading_10_efficiency_is_half_size_half_time_or_size_only():
     answers, truth = {"0": one_hot("NV")}, truth_of(["NV"])
     plain = score.score(answers, truth, SETTINGS)
-    both = score.score(answers, truth, {**SETTINGS, "size_mb": 100.0, "time_ms": 30.0})
-    alone = score.score(answers, truth, {**SETTINGS, "size_mb": 100.0, "efficiency": "size-only"})
+    both = score.score(answers, truth, SETTINGS.replace(size_mb=100.0, time_ms=30.0))
+    alone = score.score(answers, truth, SETTINGS.replace(size_mb=100.0, efficiency="size-only"))
     assert "Final Score" not in plain.parts
     assert both.parts["Efficiency"] == 0.75
     assert both.value == pytest.approx(0.9 * plain.value + 0.1 * 0.75)
@@ -138,7 +140,7 @@ def test_reading_10_efficiency_is_half_size_half_time_or_size_only():
         {"size_mb": float("nan"), "time_ms": 3.0},
     ):
         with pytest.raises(HandlensError, match="needs|expected"):
-            score.score(answers, truth, {**SETTINGS, **wrong})
+            score.score(answers, truth, SETTINGS.replace(**wrong))
 
 
 def test_reading_11_eleven_classes_are_a_second_table(tmp_path):
@@ -187,7 +189,7 @@ def test_reading_13_pixels_are_fed_from_0_to_1_or_as_bytes(tmp_path):
         picture = contract.image_input(tmp_path / "a.png", top=contract.PIXEL_RANGES[name])
         assert picture.dtype == np.float32
         assert picture[:, 7, 9] == pytest.approx(values)
-    (pixels,) = (option for option in options.OPTIONS if option.name == "pixels")
+    (pixels,) = (field for field in fields_of(options.LesionsSettings) if field.path == "pixels")
     assert (pixels.choices, pixels.default) == (tuple(contract.PIXEL_RANGES), "0-1")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.painting import LOOKS
 from handlens.challenges.lesions.sample import PEOPLE, write_sample
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
@@ -26,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lesions")
-    write_sample(folder, seed=1, cases=50, size=32, settings={})
+    write_sample(folder, seed=1, cases=50, size=32, settings=LesionsSettings())
     return folder
 
 
@@ -50,7 +51,7 @@ def test_every_class_is_there_and_some_are_commoner(sample: Path) -> None:
 
 
 def test_even_the_smallest_sample_teaches_every_class(tmp_path: Path) -> None:
-    write_sample(tmp_path, seed=0, cases=1, size=16, settings={})
+    write_sample(tmp_path, seed=0, cases=1, size=16, settings=LesionsSettings())
     assert {row["label"] for row in rows_of(tmp_path / "train" / "labels.csv")} == set(CLASSES)
     assert len(rows_of(tmp_path / "truth" / "labels.csv")) == 1
 
@@ -85,6 +86,6 @@ def test_the_size_is_the_shorter_side(sample: Path) -> None:
 def test_the_seed_decides_every_byte(tmp_path: Path) -> None:
     for name, seed in (("one", 4), ("again", 4), ("other", 5)):
         (tmp_path / name).mkdir()
-        write_sample(tmp_path / name, seed=seed, cases=3, size=24, settings={})
+        write_sample(tmp_path / name, seed=seed, cases=3, size=24, settings=LesionsSettings())
     assert contents(tmp_path / "one") == contents(tmp_path / "again")
     assert contents(tmp_path / "one") != contents(tmp_path / "other")

@@ -1,11 +1,12 @@
 """The card's tables count right."""
 
 from handlens.challenges.lesions import score, subgroups
+from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.types import Case, Truth
 
 TEN = TAXONOMIES["ten"]
-SETTINGS = {"taxonomy": "ten", "size_mb": None, "time_ms": None, "efficiency": "size-and-time"}
+SETTINGS = LesionsSettings()
 
 
 def test_classes_and_people():

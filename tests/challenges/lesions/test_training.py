@@ -11,19 +11,24 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
 
+from tiny_training import CaughtFiles
+
 from handlens import pipeline, registry
 from handlens.challenges.lesions import training
-from handlens.challenges.lesions.training import Fields, Lesions, make_task
-from handlens.cli import judge as cli_judge
+from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
+from handlens.challenges.lesions.predictor import load
+from handlens.challenges.lesions.training import Lesions, make_task
 from handlens.errors import HandlensError
 from handlens.inference.session import Session
 from handlens.io.images import read_rgb, write_jpeg
-from handlens.training.folds import judge
-from handlens.training.task import Finished, change
-from handlens.types import Limits
+from handlens.runstore.plan import read_plan
+from handlens.training import engine
+from handlens.training.folds import evaluate
+from handlens.training.task import Finished
+from handlens.types import Context, Limits, no_progress
 
 LESIONS = registry.challenge("lesions")
-FIELDS = Fields(size=32, redraws=2)
+FIELDS = LesionsTraining(size=32, redraws=2)
 FAST = ["size=32", "batch=4", "steps=3", "threads=1", "redraws=2", "layout=pixels"]
 
 
@@ -77,10 +82,10 @@ def test_what_a_training_leaves(data, run):
 
 
 def test_the_file_is_one_that_the_judge_takes(data, run):
-    verdict = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
+    verdict = pipeline.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
     (entry,) = verdict.models
     assert (entry.verdict, entry.notes) == ("scored", ()), entry.why
-    bytes_too = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(pixels="0-255"), limits=Limits())
+    bytes_too = pipeline.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(pixels="0-255"), limits=Limits())
     assert bytes_too.models[0].parts["Prediction Score"] == entry.parts["Prediction Score"]
 
 
@@ -88,7 +93,7 @@ def test_solving_needs_no_torch_and_says_the_same_as_the_judge(data, run, tmp_pa
     solved = program("predict", run, data, "-o", tmp_path / "out")
     assert solved.stderr.endswith("False\n")
     page = json.loads((tmp_path / "out" / "score.json").read_text())
-    verdict = cli_judge.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
+    verdict = pipeline.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
     assert page["score"] == verdict.models[0].parts["Prediction Score"]
 
 
@@ -112,7 +117,7 @@ def test_the_later_edition_trains_with_the_same_code(data, tmp_path):
     (tmp_path / "data" / "train" / "images").symlink_to(data / "train" / "images")
     settings = LESIONS.settings(taxonomy="eleven", folds=2, minutes=1, set=dict(each.split("=") for each in FAST))
     pipeline.train(LESIONS, tmp_path / "data", tmp_path / "run", settings=settings)
-    verdict = cli_judge.judge(
+    verdict = pipeline.judge(
         LESIONS,
         [tmp_path / "run" / "model.onnx"],
         tmp_path / "data",
@@ -128,6 +133,40 @@ def test_the_later_edition_trains_with_the_same_code(data, tmp_path):
         settings=LESIONS.settings(taxonomy="eleven"),
     )
     assert solved.score is not None
+
+
+def test_what_is_fitted_is_what_ships(data, tmp_path):
+    """Every out-of-fold answer is what a predictor of that fold's file, its decision inside, says about the case's file.
+
+    Photographs are larger than the network's input: training sees them reduced, prediction as they are.
+    """
+    large = tmp_path / "data" / "train"
+    (large / "images").mkdir(parents=True)
+    for path in sorted((data / "train" / "images").iterdir()):
+        write_jpeg(large / "images" / path.name, read_rgb(path).repeat(3, 0).repeat(2, 1), quality=90)
+    (large / "labels.csv").write_bytes((data / "train" / "labels.csv").read_bytes())
+    fields = FIELDS.replace(weights="scratch")
+    caught = CaughtFiles(make_task(large.parent, tmp_path / "run", fields), tmp_path / "files")
+    assert caught.task.make_item.__self__.pictures[0].shape[0] < read_rgb(caught.task.cases[0].path).shape[0]
+    schedule = SCHEDULE.replace(steps=3, batch=4, threads=1, accelerator="cpu", layout="pixels")
+    engine.train(caught.make_task, schedule, LesionsSettings(folds=2), tmp_path / "run", no_progress)
+    plan, cases = read_plan(tmp_path / "run"), caught.task.cases
+    assert set(caught.answers) == {case.id for case in cases}
+    files = sorted(set(caught.file_of.values()))
+    assert len(files) == 2
+    for fold in (0, 1):
+        members = [index for index in range(len(cases)) if plan.fold_of[index] == fold]
+        model = caught.write_model(members[0], plan, tmp_path / f"model{fold}")
+        predictor = load(Context(LesionsSettings(), model=model))
+        assert {caught.file_of[index] for index in members} == {caught.file_of[members[0]]}
+        for index in members:
+            with predictor.decode(cases[index]) as photograph:
+                answer = predictor.predict(photograph).answer
+            assert np.array_equal(answer, caught.answers[cases[index].id])
+    assert plan.results["parts"]["Prediction Score"] == plan.results["score"]
+    page = plan.results["decision"]
+    session = Session(tmp_path / "run" / "model.onnx", threads=1)
+    assert json.loads(session._session.get_modelmeta().custom_metadata_map["decision"]) == page
 
 
 # --- the task -----------------------------------------------------------------------------------------------------
@@ -149,12 +188,12 @@ def test_an_item(task):
 
 def test_facts_are_forgotten_now_and_then(task):
     lesions = task.make_item.__self__
-    forgetful = replace(lesions, fields=replace(FIELDS, forget=0.5))
+    forgetful = replace(lesions, fields=FIELDS.replace(forget=0.5))
     known = int(np.flatnonzero((lesions.people != training.UNKNOWN).all(axis=1))[0])
     told = np.array([forgetful.make_item(np.random.default_rng(n), known)["demographics"] for n in range(60)])
     share = (told == training.UNKNOWN).mean(axis=0)
     assert ((share > 0.25) & (share < 0.75)).all()
-    never = replace(lesions, fields=replace(FIELDS, forget=0.0))
+    never = replace(lesions, fields=FIELDS.replace(forget=0.0))
     assert np.array_equal(never.make_item(np.random.default_rng(0), known)["demographics"], lesions.people[known])
 
 
@@ -182,7 +221,7 @@ def test_the_first_head_knows_only_its_members(task):
 
 
 def test_an_encoder_that_learned_nothing_has_no_warm_start(data, tmp_path):
-    task = make_task(data, tmp_path / "run", replace(FIELDS, weights="scratch"))
+    task = make_task(data, tmp_path / "run", FIELDS.replace(weights="scratch"))
     assert task.warm_start is None
     assert not (tmp_path / "run").exists()
 
@@ -207,8 +246,20 @@ def test_decisions_are_nested(task):
     count = len(task.ids)
     fold_of = tuple(index % 2 for index in range(count))
     predictions = {index: np.zeros(10, np.float32) for index in range(count)}
-    judge(replace(task, decide=decide), plan_of(ids=task.ids, fold_of=fold_of), predictions)
+    settled = []
+
+    def answer_settled(fold, decision):
+        """What the fold's file would answer, with the decision inside."""
+        settled.append((fold, decision))
+        return lambda index: np.eye(10)[lesions.codes[index]]
+
+    lesions = task.make_item.__self__
+    found = evaluate(replace(task, decide=decide), plan_of(ids=task.ids, fold_of=fold_of), predictions, answer_settled)
     assert seen == [tuple(range(1, count, 2)), tuple(range(0, count, 2)), tuple(range(count))]
+    assert settled == [(0, task.default), (1, task.default)]
+    assert found.score.parts["accuracy"] == 1
+    with pytest.raises(ValueError, match="answered by the settled network's file"):
+        task.answer(0, predictions[0], task.default)
 
 
 def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
@@ -223,12 +274,12 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
     picture = read_rgb(data / "train" / "images" / name)
     write_jpeg(folder / "images" / "copy.jpg", picture[1:, 1:], quality=70)
     (folder / "labels.csv").write_text("\n".join([header.rsplit(",", 1)[0], *plain, f"copy.jpg,{rest}"]) + "\n")
-    task = make_task(folder.parent, tmp_path / "run", replace(FIELDS, warm=False))
+    task = make_task(folder.parent, tmp_path / "run", FIELDS.replace(warm=False))
     groups = dict(zip(task.ids, task.groups, strict=True))
     assert groups["copy.jpg"] == groups[name]
     assert len(set(groups.values())) == len(groups) - 1
     assert any("1 pair of near copies" in line for line in task.card)
-    grouped = make_task(data, tmp_path / "other", replace(FIELDS, warm=False))
+    grouped = make_task(data, tmp_path / "other", FIELDS.replace(warm=False))
     lesions = [row.rsplit(",", 1)[1] for row in rows]
     assert len(set(grouped.groups)) == len(set(lesions))
 
@@ -236,17 +287,17 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": "100"}, "size is 100; expected a multiple of 32 up to 512"),
+        ({"size": "100"}, "size is '100'; expected a multiple of 32 from 32 to 512"),
         ({"aim": "fame"}, "aim is 'fame'; expected one of prediction, macro-f1"),
         ({"weights_as": "int4"}, "weights_as is 'int4'; expected one of fp32, fp16, int8"),
         ({"taxonomy": "nine"}, "taxonomy is 'nine'; expected one of ten, eleven"),
-        ({"frozen": "6"}, "frozen is 6; expected 0 to 5"),
-        ({"far": "2"}, "scale from 2.0 to 1.3; expected 0.1 to 10, far first"),
+        ({"frozen": "6"}, "frozen is '6'; expected a whole number from 0 to 5"),
+        ({"far": "2"}, "scale from 2.0 to 1.3; expected far first"),
     ],
 )
 def test_fields_out_of_range_are_refused(given, message):
     with pytest.raises(HandlensError, match=message):
-        change(Fields(), given)
+        engine.split_fields(LesionsTraining(), SCHEDULE, given)
 
 
 # --- smaller files ------------------------------------------------------------------------------------------------
@@ -264,15 +315,14 @@ def small(task, run, tmp_path):
     """The task with the weights of a file, and that file's score."""
     path = tmp_path / "model.onnx"
     path.write_bytes((run / "model.onnx").read_bytes())
-    answers = {id: task.answer(index, np.zeros(10, np.float32), task.default) for index, id in enumerate(task.ids)}
-    return path, task.score(answers)
+    return path, task.score({id: np.full(10, 0.1) for id in task.ids})
 
 
 @pytest.mark.parametrize(("loss", "kept"), [(0.29, "int8"), (0.31, "fp32")])
 def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch, loss, kept):
     path, score = small
     size = path.stat().st_size
-    lesions = replace(task.make_item.__self__, fields=replace(FIELDS, weights_as="int8"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="int8"))
     values = {False: score.value, True: score.value - loss / 100}
     monkeypatch.setattr(Lesions, "_out_of_fold", lambda self, shown, *, small: values[small])
     found = lesions.finish(finished(task, path, score))
@@ -284,13 +334,13 @@ def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch,
 
 def test_what_integers_cost_is_measured_on_files_of_the_folds(task, small):
     path, score = small
-    lesions = replace(task.make_item.__self__, fields=replace(FIELDS, weights_as="int8"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="int8"))
     assert 0 <= lesions._out_of_fold(finished(task, path, score), small=True) <= 1
 
 
 def test_halves_are_half_the_size(task, small):
     path, score = small
     size = path.stat().st_size
-    lesions = replace(task.make_item.__self__, fields=replace(FIELDS, weights_as="fp16"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="fp16"))
     assert lesions.finish(finished(task, path, score))["stored"] == "fp16"
     assert 0.45 * size < path.stat().st_size < 0.55 * size

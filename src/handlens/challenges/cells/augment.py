@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -23,8 +24,6 @@ def cut(
     Beyond the border the picture is mirrored. `beside` is how many rows lower and columns farther right than the image
     the mask lies; in the crop they lie on each other.
     """
-    import cv2
-
     rows, columns = _where(rng, image.shape[0], image.shape[1], size, how)
     crop = cv2.remap(image, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
     down, right = (np.float32(pixels) for pixels in beside)
@@ -34,8 +33,6 @@ def cut(
 
 def _where(rng: Random, height: int, width: int, size: int, how: StainAugmentation) -> tuple[Floats, Floats]:
     """Row and column of the source for every pixel of the crop."""
-    import cv2
-
     scale = np.exp(rng.uniform(np.log(how.smallest), np.log(how.largest)))
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) / scale
@@ -56,8 +53,6 @@ def _where(rng: Random, height: int, width: int, size: int, how: StainAugmentati
 
 def restain(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """The same tissue with each stain stronger or weaker, in optical density, where stains add up."""
-    import cv2
-
     strength = np.diag(np.exp(rng.normal(0, how.stain, 3)))
     gamma = np.exp(rng.normal(0, how.gamma))
     change = np.linalg.inv(STAINS) @ strength @ STAINS * gamma
@@ -70,8 +65,6 @@ def restain(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
 
 def spoil(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """Sometimes out of focus or too sharp, sometimes grainy, as another scanner might have seen it."""
-    import cv2
-
     if rng.random() < how.blurs:
         soft = cv2.GaussianBlur(crop, (0, 0), rng.uniform(0.5, 1.5))
         sharper = rng.random() < 0.3
@@ -84,8 +77,6 @@ def spoil(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
 
 def edge_weight(mask: Bytes, *, extra: float, width: int = 5) -> Floats:
     """1, and up to 1 + `extra` near the outlines of a 0/1 mask: there answers are wrong most often."""
-    import cv2
-
     disk = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (width, width))
     edge = cv2.morphologyEx(mask, cv2.MORPH_GRADIENT, disk).astype(np.float32)
     return np.asarray(1 + extra * cv2.blur(edge, (3, 3)), np.float32)

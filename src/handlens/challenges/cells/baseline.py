@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -58,8 +59,6 @@ class Otsu:
 
     def _contrast(self, picture: ByteImage) -> FloatImage:
         """Haematoxylin above a part of what surrounds it."""
-        import cv2
-
         stain = haematoxylin(picture, eosin_red=self.eosin_red)
         contrast = _surroundings(stain, self.surroundings)
         contrast *= -self.background
@@ -68,14 +67,10 @@ class Otsu:
 
     def _stained(self, picture: ByteImage) -> npt.NDArray[np.bool_]:
         """Where a pixel is darker than bare glass."""
-        import cv2
-
         return cv2.GaussianBlur(picture[:, :, 1], (0, 0), self.smoothing) < self.glass
 
     def _threshold(self, levels: ByteImage) -> int:
         """Otsu's threshold of the levels, the brightest counted as if they were less bright."""
-        import cv2
-
         count = np.bincount(levels.ravel(), minlength=256)
         cap = int(np.searchsorted(np.cumsum(count), (1 - self.brightest) * levels.size))
         threshold, _ = cv2.threshold(np.minimum(levels, np.uint8(cap)), 0, 255, cv2.THRESH_OTSU)
@@ -83,8 +78,6 @@ class Otsu:
 
     def _clean(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Rims closed, holes filled, fibres cut, specks removed."""
-        import cv2
-
         cells = _morph(mask.view(np.uint8), cv2.MORPH_CLOSE, self.closing)
         cells |= _pieces(1 - cells, 0, self.largest_hole)
         cells = _morph(cells, cv2.MORPH_OPEN, self.opening)
@@ -108,8 +101,6 @@ def haematoxylin(picture: ByteImage, *, eosin_red: float) -> FloatImage:
 
 def _surroundings(stain: FloatImage, width: int) -> FloatImage:
     """The mean around every pixel, taken on a small copy: it changes slowly, so an eighth of the size loses nothing."""
-    import cv2
-
     height, across = stain.shape
     small = cv2.resize(stain, (max(1, across // 8), max(1, height // 8)), interpolation=cv2.INTER_AREA)
     window = max(1, width // 16)  # two boxes of half the width make a triangle of the whole
@@ -131,16 +122,12 @@ def _stretch(contrast: FloatImage, *, least: float) -> ByteImage | None:
 
 def _morph(mask: ByteImage, operation: int, width: int) -> ByteImage:
     """A closing or opening of a 0/1 mask with a disk."""
-    import cv2
-
     disk = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (width, width))
     return cv2.morphologyEx(mask, operation, disk).astype(np.uint8, copy=False)
 
 
 def _pieces(mask: ByteImage, least: int, limit: int) -> ByteImage:
     """1 where a connected piece of a 0/1 mask has at least `least` and fewer than `limit` pixels."""
-    import cv2
-
     _, labels, facts, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
     areas = facts[:, cv2.CC_STAT_AREA]
     keep = (areas >= least) & (areas < limit)

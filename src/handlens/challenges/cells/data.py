@@ -6,11 +6,12 @@ One's own pictures need no such folders: a single picture, or a folder of pictur
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from handlens.errors import DataError, Problem, inside
-from handlens.io.images import list_images, picture_case, read_header, read_mask, shown
+from handlens.io.images import list_images, picture_case, read_header, read_mask, shown, skipped
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
 from handlens.types import Case, Inventory, Part, Shape, Truth
@@ -96,7 +97,13 @@ def survey(folder: Path) -> Inventory:
             ]
     if not facts:
         _survey_loose(folder, facts, problems)
-    return Inventory(facts, tuple(problems))
+    return Inventory(facts, tuple(problems), _skipped(folder, roots.values()))
+
+
+def _skipped(folder: Path, roots: Iterable[Path]) -> tuple[Problem, ...]:
+    """Files that are not read, of the folders that images and masks are read from."""
+    places = [place for root in roots for place in (root / "im", root / "mask") if place.is_dir()] or [folder]
+    return tuple(note for place in places for note in skipped(place, within=folder))
 
 
 def _survey_loose(folder: Path, facts: dict[str, str], problems: list[Problem]) -> None:

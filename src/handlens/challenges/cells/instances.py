@@ -1,10 +1,10 @@
-"""Every nucleus by itself: touching ones parted, a label image and a table of objects for other programs."""
+"""Every nucleus by itself: touching ones split, a label image and a table of objects for other programs."""
 
 from __future__ import annotations
 
 import csv
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells.splitting import Splitting
+from handlens.io import tiff
 from handlens.io.files import replacing
 from handlens.masks.components import Pieces, find_pieces, number_in_order
 from handlens.masks.rle import Rle, encode
@@ -23,31 +24,36 @@ INSTANCES = "instances"
 COLUMNS = ("object", "area", "centre_x", "centre_y", "left", "top", "width", "height")
 """Pixels, counted from 0; the centre is the mean of the object's pixels."""
 
-LARGEST_BOX = 16_000_000
-"""Pixels of the box around a piece from which it is cut into blocks first: 400 MB of arrays would lie over it."""
-
 BLOCK = 2048
-"""Side of such a block; a nucleus on its edge is cut too."""
+"""Side of the blocks into which a component over a very large box is cut first; a nucleus on an edge is cut too."""
+
+LARGEST_BOX = BLOCK * BLOCK
+"""Pixels of the box around a component from which that is done: 440 MB of arrays lie over it, 106 bytes a pixel."""
+
+BATCH_PIXELS = 1_000_000
+"""Pixels of the boxes that are split together: enough that calls cost nothing, few enough to stay in the cache."""
 
 BAND_ROWS = 256
 MOST_IN_16_BITS = 65_535
 
 ByteImage = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
+Piece = tuple[int, int, npt.NDArray[np.bool_]]
+"""Top and left of a connected component, and its mask."""
 
 
 def write_instances(stem: Path, cells: Rle, certainty: ByteImage, splitting: Splitting | None = None) -> Pieces:
-    """Part the cells of a picture and write `stem.tif` and `stem.csv`; gives the objects.
+    """Split the cells of a picture into nuclei and write `stem.tif` and `stem.csv`; gives the objects.
 
     `cells` go along rows; `certainty` is the probability of every pixel in 255 steps.
     """
-    objects = part(cells, certainty, splitting or Splitting())
+    objects = split_cells(cells, certainty, splitting or Splitting())
     write_labels(stem.with_name(f"{stem.name}.tif"), objects)
     write_table(stem.with_name(f"{stem.name}.csv"), objects)
     return objects
 
 
-def part(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
+def split_cells(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
     """The cells as objects: the same pixels, every one in exactly one object; touching nuclei are different ones.
 
     Objects are numbered in the order of their first pixels, along the rows.
@@ -58,14 +64,17 @@ def part(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
     mine = alone[pieces.number]
     starts, lengths, numbers = [pieces.runs.starts[mine]], [pieces.runs.lengths[mine]], [pieces.number[mine]]
     count = pieces.count
-    for top, left, piece in _pieces(pieces, ~alone):
-        box = certainty[top : top + piece.shape[0], left : left + piece.shape[1]]
-        labels = splitting.split(piece, box.astype(np.float32) / np.float32(255))
-        rows, columns, spans, values = _label_runs(labels)
-        starts.append((rows + top) * width + columns + left)
-        lengths.append(spans)
-        numbers.append(values + count)
-        count += int(labels.max()) + 1
+    for batch in _batches(_pieces(pieces, ~alone)):
+        boxes = [certainty[top : top + piece.shape[0], left : left + piece.shape[1]] for top, left, piece in batch]
+        found = splitting.split(
+            [(piece, box.astype(np.float32) / np.float32(255)) for (_, _, piece), box in zip(batch, boxes, strict=True)]
+        )
+        for (top, left, _), labels in zip(batch, found, strict=True):
+            rows, columns, spans, values = _label_runs(labels)
+            starts.append((rows + top) * width + columns + left)
+            lengths.append(spans)
+            numbers.append(values + count)
+            count += int(labels.max()) + 1
     order = np.argsort(np.concatenate(starts))
     runs = Rle(np.concatenate(starts)[order], np.concatenate(lengths)[order])
     return Pieces(runs, *number_in_order(np.concatenate(numbers)[order]), certainty.shape)
@@ -73,21 +82,10 @@ def part(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
 
 def write_labels(path: Path, objects: Pieces) -> None:
     """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
-    import tifffile
-
     kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
+    packed = (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind))
     with replacing(path) as temporary:
-        tifffile.imwrite(
-            temporary,
-            (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind)),
-            shape=objects.shape,
-            dtype=kind,
-            photometric="minisblack",
-            rowsperstrip=BAND_ROWS,
-            compression="zlib",
-            metadata=None,
-            software=False,
-        )
+        tiff.write_grey(temporary, packed, objects.shape, kind, rows=BAND_ROWS)
 
 
 def write_table(path: Path, objects: Pieces) -> None:
@@ -112,9 +110,21 @@ def paint_labels(objects: Pieces) -> npt.NDArray[np.uint32]:
     return np.concatenate(bands) if bands else np.zeros(objects.shape, np.uint32)
 
 
-def _pieces(
-    pieces: Pieces, chosen: npt.NDArray[np.bool_] | None = None
-) -> Iterator[tuple[int, int, npt.NDArray[np.bool_]]]:
+def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces whose boxes together have no more than BATCH_PIXELS, or one that has more."""
+    batch: list[Piece] = []
+    pixels = 0
+    for piece in pieces:
+        if batch and pixels + piece[2].size > BATCH_PIXELS:
+            yield batch
+            batch, pixels = [], 0
+        batch.append(piece)
+        pixels += piece[2].size
+    if batch:
+        yield batch
+
+
+def _pieces(pieces: Pieces, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Piece]:
     """Top, left and mask of each connected piece that is chosen; one over a very large box comes in blocks."""
     rows, columns = np.divmod(pieces.runs.starts, max(1, pieces.shape[1]))
     order = np.argsort(pieces.number, kind="stable")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -52,8 +53,6 @@ def measure_offset(slide: ByteImage, mask: ByteImage) -> Offset:
     Nuclei are where red light is absorbed: haematoxylin is blue, eosin lets red through. Where the two are not alike,
     or most alike at the end of what is searched, or the slide is too small, the offset is 0.
     """
-    import cv2
-
     if min(mask.shape) < 8 * FARTHEST:
         return NOWHERE_ELSE
     top, left = (max(0, side - MOST_SEEN) // 2 for side in mask.shape)
@@ -141,8 +140,6 @@ def _along(
 
 
 def _outlines(picture: FloatImage) -> FloatImage:
-    import cv2
-
     fine, coarse = (cv2.GaussianBlur(picture, (0, 0), blur) for blur in (FINEST, COARSEST))
     return np.asarray(fine - coarse, np.float32)
 

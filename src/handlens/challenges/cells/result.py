@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.cells.instances import COLUMNS, objects_table, paint_labels, part
+from handlens.challenges.cells.instances import COLUMNS, objects_table, paint_labels, split_cells
 from handlens.challenges.cells.score import ORDER
 from handlens.challenges.cells.splitting import Splitting
 from handlens.masks.components import Pieces
@@ -56,7 +56,7 @@ class CellsResult:
 
     @cached_property
     def _objects(self) -> Pieces:
-        return part(self.rle, self.certainty, Splitting())
+        return split_cells(self.rle, self.certainty, Splitting())
 
     def __repr__(self) -> str:
         height, width = self.image.shape[:2]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -63,8 +64,6 @@ def make_slide(rng: Random, size: int) -> tuple[npt.NDArray[np.uint8], BoolImage
 
 def _shape_cells(style: Style, tissue: Tissue, mask: BoolImage) -> None:
     """Every nucleus gets a cell: cytoplasm thins out away from it, and shrunken cells part along their borders."""
-    import cv2
-
     outside = (~mask).astype(np.uint8)
     distance, owner = cv2.distanceTransformWithLabels(outside, cv2.DIST_L2, 5)
     border = cv2.morphologyEx(owner.astype(np.float32), cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)) > 0

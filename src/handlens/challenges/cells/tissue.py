@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -106,8 +107,6 @@ def lay_tissue(rng: Random, style: Style, size: int) -> Tissue:
 
 def clouds(rng: Random, size: int, grain: float) -> FloatImage:
     """Smooth noise of mean 0 and deviation about 1, its spots about `grain` pixels apart."""
-    import cv2
-
     points = int(np.ceil(size / grain)) + 3
     coarse = rng.standard_normal((points, points), dtype=np.float32)
     side = int(np.ceil(points * grain))
@@ -117,8 +116,6 @@ def clouds(rng: Random, size: int, grain: float) -> FloatImage:
 
 
 def blur(layer: npt.NDArray[Any], deviation: float) -> FloatImage:
-    import cv2
-
     return cv2.GaussianBlur(layer.astype(np.float32), (0, 0), deviation).astype(np.float32, copy=False)
 
 
@@ -131,8 +128,6 @@ def above(field: FloatImage, quantile: float, softness: float) -> FloatImage:
 
 def _fibres(rng: Random, angle: FloatImage) -> FloatImage:
     """Wavy streaks along the angle: noise smeared, step by step, in its direction."""
-    import cv2
-
     size = len(angle)
     rows, columns = np.mgrid[0:size, 0:size].astype(np.float32)
     streaks = clouds(rng, size, 2.5) + clouds(rng, size, 6)

@@ -12,7 +12,7 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem, inside
-from handlens.io.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown
+from handlens.io.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown, skipped
 from handlens.io.submissions import read_solutions
 from handlens.masks.rle import MAX_INSTANCES, encode
 from handlens.types import Case, Inventory, Part, Shape, Truth
@@ -99,7 +99,8 @@ def survey(folder: Path) -> Inventory:
         facts["commonest sizes (height x width)"] = ", ".join(f"{size}: {n:,}" for size, n in sizes.most_common(5))
     if instances:
         facts["instances in an image"] = ", ".join(f"{n}: {count:,}" for n, count in sorted(instances.items()))
-    return Inventory(facts, tuple(problems))
+    places = [source.images for source in _sources(folder) if source.images.is_dir()]
+    return Inventory(facts, tuple(problems), tuple(note for place in places for note in skipped(place, within=folder)))
 
 
 def _sources(folder: Path) -> list[_Source]:

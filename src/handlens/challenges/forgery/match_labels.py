@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import BoolArray, Match, Patch
@@ -50,7 +51,5 @@ def _place(patch: Patch, parts: Sequence[BoolArray]) -> tuple[float, float, int]
 
 def _parts(mask: BoolArray) -> list[BoolArray]:
     """Connected parts of a mask."""
-    import cv2
-
     count, numbers = cv2.connectedComponents(mask.astype(np.uint8), connectivity=8)
     return [np.asarray(numbers == number) for number in range(1, count)]

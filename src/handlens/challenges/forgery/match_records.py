@@ -1,20 +1,49 @@
-"""A figure's matches as text, so that what was found is on disk before the next figure is looked at."""
+"""A figure's candidates as text, so that what was found is on disk before the next figure is looked at.
+
+All that the detector would score is kept, in pixels of the canvas and to the last digit: with the canvas made again
+from the picture, a record is the proposal it was made of.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from handlens.challenges.forgery.detect import Proposal
+from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.masks.rle import Rle, decode, encode
-from handlens.types import Shape
 
 
-def to_text(shape: Shape, matches: Sequence[Match]) -> str:
-    """The shape of a figure and its matches as JSON; probabilities are left out, they are not yet known."""
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchRecord:
+    """A proposal without its canvas: `matches` in pixels of the canvas, and the time that was used."""
+
+    scaling: Scaling
+    matches: tuple[Match, ...]
+    seconds: float
+    used: float
+    cut: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> MatchRecord:
+        return cls(proposal.canvas.scaling, proposal.matches, proposal.seconds, proposal.used, proposal.cut)
+
+    def to_proposal(self, canvas: Canvas) -> Proposal:
+        """The proposal, with the canvas of the same picture made by the same detector."""
+        return Proposal(canvas, self.matches, self.seconds, self.used, self.cut)
+
+    def in_figure(self) -> list[Match]:
+        """The matches in pixels of the figure."""
+        return [self.scaling.match_to_figure(match) for match in self.matches]
+
+
+def to_text(record: MatchRecord) -> str:
+    """A record as one line of JSON; probabilities are left out, they are not yet known."""
     rows = [
         {
             "source": _patch_to_json(match.source),
@@ -23,12 +52,20 @@ def to_text(shape: Shape, matches: Sequence[Match]) -> str:
             "tier": match.tier,
             "evidence": dict(match.evidence),
         }
-        for match in matches
+        for match in record.matches
     ]
-    return json.dumps({"shape": list(shape), "matches": rows}, separators=(",", ":"))
+    page = {
+        "figure": list(record.scaling.figure),
+        "factor": record.scaling.factor,
+        "seconds": record.seconds,
+        "used": record.used,
+        "cut": list(record.cut),
+        "matches": rows,
+    }
+    return json.dumps(page, separators=(",", ":"))
 
 
-def from_text(text: str) -> tuple[Shape, tuple[Match, ...]]:
+def from_text(text: str) -> MatchRecord:
     """What `to_text` was given."""
     page = json.loads(text)
     matches = (
@@ -41,7 +78,8 @@ def from_text(text: str) -> tuple[Shape, tuple[Match, ...]]:
         )
         for row in page["matches"]
     )
-    return (page["shape"][0], page["shape"][1]), tuple(matches)
+    scaling = Scaling((page["figure"][0], page["figure"][1]), page["factor"])
+    return MatchRecord(scaling, tuple(matches), page["seconds"], page["used"], tuple(page["cut"]))
 
 
 def _patch_to_json(patch: Patch) -> list[Any]:

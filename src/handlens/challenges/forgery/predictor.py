@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.options import SECONDS, ForgerySettings
 from handlens.challenges.forgery.result import ForgeryResult
 from handlens.challenges.forgery.score import ORDER, Instances

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
@@ -101,8 +102,6 @@ def _mode(seed: int, number: int) -> str:
 
 def _stored(picture: ByteArray, mode: str) -> Array:
     """The picture as files have it: in colour, grey of 8 or 16 bits, or with an opaque alpha."""
-    import cv2
-
     if mode == "RGBA":
         return np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if mode == "RGB":

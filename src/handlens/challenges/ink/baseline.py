@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -167,8 +168,6 @@ def _group(case: Case) -> str:
 
 def reduce_fragment(folder: Path, *, band: int) -> Reduced:
     """Stream a fragment's stack, slice by slice and band by band, into block means."""
-    import cv2
-
     stack = volumes.open_stack(folder / VOLUME)
     mask = read_fragment_mask(folder / MASK, stack.shape)
     block = int(np.clip(round(min(stack.shape) / 128), 1, 16))
@@ -188,8 +187,6 @@ def reduce_fragment(folder: Path, *, band: int) -> Reduced:
 
 def _measure(stack: volumes.Stack, number: int, top: int, bottom: int) -> tuple[Map, Map, Map]:
     """Grey, and squared slopes across and down, of some rows of a slice. Three rows more are read on either side."""
-    import cv2
-
     halo = 3  # rows: two for the blur, one for the slope
     above, below = max(0, top - halo), min(stack.shape[0], bottom + halo)
     rows = stack.read_band(above, below, number, number + 1)[0].astype(np.float32)
@@ -204,8 +201,6 @@ def _measure(stack: volumes.Stack, number: int, top: int, bottom: int) -> tuple[
 
 def _to_blocks(values: Any, block: int) -> Map:
     """Means over squares; the last ones are filled up with the edge's values."""
-    import cv2
-
     height, width = values.shape
     down, right = -height % block, -width % block
     framed = cv2.copyMakeBorder(np.asarray(values, np.float32), 0, down, 0, right, cv2.BORDER_REPLICATE)
@@ -263,8 +258,6 @@ def pool(layers: Map, inside: Mask, smooth: float) -> Map:
 
 def _smooth(plane: Map, inside: Mask, deviation: float) -> Map:
     """A Gaussian mean of the blocks inside only; where none is near, the mean of all of them."""
-    import cv2
-
     weight = inside.astype(np.float32)
     near = cv2.GaussianBlur(weight, (0, 0), deviation)
     mean = float(plane[inside].mean())
@@ -303,8 +296,6 @@ def _rate(features: Map, example: LabelledBlocks, choice: Choice) -> float:
 
 def _to_pixels(score: Map, reduced: Reduced, quantile: float, smallest: int) -> Mask:
     """Pixels of the mask above the quantile, small spots left out; the best pixel alone where nothing is left."""
-    import cv2
-
     threshold = float(np.quantile(score[reduced.inside], quantile))
     said = score > threshold
     _, labels, stats, _ = cv2.connectedComponentsWithStats(said.astype(np.uint8))

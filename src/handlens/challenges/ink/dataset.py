@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -135,8 +136,6 @@ def make_item(rng: Random, part: FragmentPart, window: Window, crop: int, how: I
 
 def _cut(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAugmentation) -> Item:
     """A crop of some size, at some depth, brought to the wanted size."""
-    import cv2
-
     side = round(crop * float(np.exp(rng.uniform(-1, 1) * np.log(how.zoom))))
     first = window.spare + int(rng.integers(-how.shift, how.shift + 1))
     middle = part.cells[int(rng.integers(len(part.cells)))] + rng.integers(-CELL // 2, CELL // 2 + 1, 2)

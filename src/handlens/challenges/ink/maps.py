@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.ink.tiles import STRIDE, Map
 from handlens.challenges.ink.window import Mask
-from handlens.io.files import new_folder, replacing, write_text
+from handlens.io import tiff
+from handlens.io.extras import need
+from handlens.io.files import new_folder, replacing
 from handlens.types import Shape
 
 ROWS = 64
@@ -29,8 +30,6 @@ FOLDER = "probability"
 
 def enlarge(coarse: Map, shape: Shape) -> Iterator[tuple[int, Map]]:
     """First row and full-size rows of a map, from the top; linear between the middles of squares."""
-    import cv2
-
     for first in range(0, len(coarse), ROWS):
         above, last = max(0, first - 1), min(len(coarse), first + ROWS)
         part = np.ascontiguousarray(coarse[above : min(len(coarse), last + 1)])
@@ -66,30 +65,29 @@ def _levels(coarse: Map, mask: Mask) -> Iterator[npt.NDArray[np.uint16]]:
 
 
 def _write_tiff(path: Path, chunks: Iterator[npt.NDArray[np.uint16]], shape: Shape) -> None:
-    import tifffile
-
-    how: dict[str, Any] = {"photometric": "minisblack", "compression": "zlib", "metadata": None, "software": False}
     with replacing(path) as temporary:
-        tifffile.imwrite(temporary, chunks, shape=shape, dtype=np.uint16, tile=(CHUNK, CHUNK), **how)
+        packed = (zlib.compress(chunk.tobytes()) for chunk in chunks)
+        tiff.write_grey(temporary, packed, shape, np.dtype(np.uint16), tile=CHUNK)
 
 
 def _write_zarr(path: Path, chunks: Iterator[npt.NDArray[np.uint16]], shape: Shape) -> None:
     """Format 2, one slice, chunks packed with zlib: any reader knows it."""
-    page = {
-        "zarr_format": 2,
-        "shape": [1, *shape],
-        "chunks": [1, CHUNK, CHUNK],
-        "dtype": "<u2",
-        "compressor": {"id": "zlib", "level": 1},
-        "fill_value": 0,
-        "order": "C",
-        "filters": None,
-    }
+    zarr, numcodecs = need("zarr", "a probability map as Zarr"), need("numcodecs", "a probability map as Zarr")
     if path.exists():
         shutil.rmtree(path)
     across = -(-shape[1] // CHUNK)
     with new_folder(path) as folder:
-        write_text(folder / ".zarray", json.dumps(page, indent=1) + "\n")
+        array = zarr.create_array(
+            folder,
+            shape=(1, *shape),
+            chunks=(1, CHUNK, CHUNK),
+            dtype="<u2",
+            compressors=numcodecs.Zlib(level=1),
+            fill_value=0,
+            zarr_format=2,
+            config={"write_empty_chunks": True},  # an array without chunks looks like one that was not copied whole
+        )
         for number, chunk in enumerate(chunks):
-            name = f"0.{number // across}.{number % across}"
-            (folder / name).write_bytes(zlib.compress(chunk.astype("<u2").tobytes(), 1))
+            top, left = number // across * CHUNK, number % across * CHUNK
+            height, width = min(CHUNK, shape[0] - top), min(CHUNK, shape[1] - left)
+            array[0, top : top + height, left : left + width] = chunk[:height, :width]

@@ -122,7 +122,7 @@ def as_fragment(value: Any, mask: Any = None) -> Fragment:
         stack = open_stack(folder)
     else:
         array = np.asarray(value)
-        if array.ndim != 3 or array.dtype not in (np.uint8, np.uint16):
+        if array.ndim != 3 or not array.size or array.dtype not in (np.uint8, np.uint16):
             what = f"an array of {array.dtype} with shape {array.shape}"
             raise DataError(f"{what} is no volume: expected (slices, H, W) of uint8 or uint16, or a folder")
         stack = open_array(array)
@@ -145,6 +145,8 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
 
 def load_baseline(context: Context[Rle, InkSettings]) -> StatisticsPredictor:
     """Statistics over depth, learned from the folder's labelled fragments where there are some."""
+    if context.settings.probability is not None:
+        raise ModelError("the baseline makes no probability map: leave --probability out")
     return DepthStatistics().fit(context.training())
 
 
@@ -161,6 +163,4 @@ class _MapWriter:
 
     def __call__(self, out: Path, case: Case, prediction: Prediction[Rle]) -> None:
         found: Mapping[str, npt.NDArray[Any]] = prediction.artefacts
-        if MAP not in found:
-            raise ModelError("the baseline makes no probability map: leave --probability out")
         write_map(out, case.id, self.form, found[MAP], found[MASK])

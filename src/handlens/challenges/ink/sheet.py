@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -115,8 +116,6 @@ def _find_steps(grey: Map) -> tuple[Map, int]:
 
 def _follow(steps: Map, inside: Map, width: int) -> npt.NDArray[np.int64]:
     """The border of every region: the clearest step that lies near its neighbours', coarse regions first."""
-    import cv2
-
     borders = np.arange(len(steps), dtype=np.float32)[:, None, None]
     rows, columns = inside.shape
     usual = float(np.argmax((steps * inside).sum(axis=(1, 2))))
@@ -134,8 +133,6 @@ def _follow(steps: Map, inside: Map, width: int) -> npt.NDArray[np.int64]:
 
 
 def _mean_around(place: Map, weight: Map) -> Map:
-    import cv2
-
     total = cv2.GaussianBlur(np.asarray(place * weight, np.float32), (5, 5), 1.0, borderType=cv2.BORDER_REPLICATE)
     count = cv2.GaussianBlur(np.asarray(weight, np.float32), (5, 5), 1.0, borderType=cv2.BORDER_REPLICATE)
     return np.asarray(total / count, np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -23,8 +24,6 @@ GREY = np.array([0.299, 0.587, 0.114])
 
 def read_photographs(cases: Sequence[Case], size: int) -> list[Bytes]:
     """RGB photographs; what is larger than `size` needs is reduced, each side by itself, and nothing is enlarged."""
-    import cv2
-
     most = round(size * SPARE)
     found = []
     for case in cases:
@@ -42,8 +41,6 @@ def cut(rng: np.random.Generator, picture: Bytes, size: int, changes: PhotoAugme
 
     The whole photograph becomes a square, as in the contest; beyond its border it is mirrored.
     """
-    import cv2
-
     where = _where(rng, picture.shape, size, changes)
     inverse = cv2.WARP_INVERSE_MAP | cv2.INTER_LINEAR
     seen = cv2.warpAffine(picture, where, (size, size), flags=inverse, borderMode=cv2.BORDER_REFLECT_101)
@@ -71,8 +68,6 @@ def _where(
 
 def _relight(rng: np.random.Generator, picture: Bytes, changes: PhotoAugmentation) -> Bytes:
     """Another lamp and another camera: gamma, contrast, brightness, saturation, and the strength of each colour."""
-    import cv2
-
     gamma, contrast = np.exp(rng.normal(0, changes.light, 2))
     table = (255 * (np.arange(256) / 255) ** gamma + 0.5).astype(np.uint8)
     saturation = np.exp(rng.normal(0, 2 * changes.tint))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -162,8 +163,6 @@ def demographic_features(details: Mapping[str, Any]) -> Floats:
 
 def photograph_features(picture: npt.NDArray[np.uint8], *, side: int) -> Floats:
     """Colours by zone, the lesion's outline, and texture of an RGB photograph; finite for any picture."""
-    import cv2
-
     small = cv2.resize(picture, (side, side), interpolation=cv2.INTER_AREA)
     lab: Pixels = np.asarray(cv2.cvtColor(small.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
     zones = _zones(side)
@@ -205,8 +204,6 @@ def _histograms(pixels: Pixels) -> Pixels:
 
 def _lesion(lab: Pixels, border: Mask) -> tuple[Mask, Pixels]:
     """The spot that differs most from the skin at the border, near the centre; and each pixel's difference."""
-    import cv2
-
     smooth = cv2.GaussianBlur(lab, (0, 0), lab.shape[0] / 48)
     contrast = np.asarray(np.linalg.norm(smooth - np.median(smooth[border], axis=0), axis=2), np.float32)
     nearness = 1 - 0.7 * _distance(lab.shape[0])
@@ -229,8 +226,6 @@ def _distance(side: int) -> Floats:
 
 def _outline(lesion: Mask, contrast: Pixels) -> Floats:
     """Size, place, roundness, elongation, solidity, contrast and sharpness of the edge."""
-    import cv2
-
     contours, _ = cv2.findContours(lesion.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     contour = max(contours, key=len)
     area, length = float(lesion.sum()), cv2.arcLength(contour, True) + 1
@@ -258,8 +253,6 @@ def _outline(lesion: Mask, contrast: Pixels) -> Floats:
 
 def _texture(lab: Pixels, lesion: Mask, zones: list[Mask]) -> Pixels:
     """Log energy of details of three sizes, per channel, in the lesion, the centre and the border."""
-    import cv2
-
     values = []
     for scale in (1.0, 2.0, 4.0):
         detail = np.abs(cv2.GaussianBlur(lab, (0, 0), scale) - cv2.GaussianBlur(lab, (0, 0), scale * 1.6))

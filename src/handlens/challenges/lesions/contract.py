@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from handlens.challenges.lesions.score import SUM_TOLERANCE
 from handlens.challenges.lesions.taxonomy import Taxonomy
@@ -39,8 +40,6 @@ def image_input(path: Path, *, top: float) -> Floats:
 
 def resized_input(photograph: npt.NDArray[np.uint8], *, top: float) -> Floats:
     """The same of (H, W, 3) pixels, resized as the contest's runner does: Pillow, bicubic."""
-    from PIL import Image
-
     picture = Image.fromarray(photograph).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(picture, np.float32).transpose(2, 0, 1)) / np.float32(255 / top)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import DataError, Problem, counted, inside
 from handlens.io.csv import Row, TableError, read_rows
-from handlens.io.images import list_images, read_header, shown
+from handlens.io.images import list_images, read_header, shown, skipped
 from handlens.types import Case, Inventory, Part, Truth
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def survey(folder: Path) -> Inventory:
         raise DataError("no such folder", file=folder)
     facts: dict[str, str] = {}
     problems: list[Problem] = []
+    notes: list[Problem] = []
     parts: tuple[Part, ...] = ("train", "test")
     for part in parts:
         try:
@@ -111,9 +112,11 @@ def survey(folder: Path) -> Inventory:
             root = folder if part == "train" else None
         if root is not None and (list_images(_image_folder(root)) or _list_csv(root)):
             _survey_part(folder, root, part, facts, problems)
+            notes += skipped(_image_folder(root), within=folder)
     if not facts:
         problems.append(Problem("no labels.csv and no photographs here or under train/ or test/", file=str(folder)))
-    return Inventory(facts, tuple(problems))
+        notes += skipped(folder, within=folder)
+    return Inventory(facts, tuple(problems), tuple(notes))
 
 
 def read_column(path: Path, names: Sequence[str]) -> dict[str, str]:

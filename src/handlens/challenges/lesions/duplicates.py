@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -85,8 +86,6 @@ def near_copies(pictures: Iterable[Bytes]) -> list[tuple[int, int]]:
 
 def _thumbnail(picture: Bytes) -> Floats:
     """(SIDE, SIDE) grey."""
-    import cv2
-
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
 
@@ -99,8 +98,6 @@ def _tint(picture: Bytes) -> Floats:
 
 def _hash(thumbnail: Floats) -> Floats:
     """The lowest frequencies but for the mean, as a direction: zero for a flat picture."""
-    import cv2
-
     lowest = np.asarray(cv2.dct(thumbnail), np.float32)[:COARSE, :COARSE].ravel()[1:]
     length = float(np.linalg.norm(lowest))
     return lowest / np.float32(length) if length > 1 else np.zeros_like(lowest)
@@ -119,8 +116,6 @@ def _candidates(hashes: Floats, tints: Floats) -> Iterator[tuple[int, int]]:
 
 def _is_copy(one: Floats, other: Floats) -> bool:
     """Whether the middle of one thumbnail lies somewhere in the other, details and all."""
-    import cv2
-
     inside = slice(MARGIN, SIDE - MARGIN)
     middle = one[inside, inside]
     if middle.std() < FLAT or other[inside, inside].std() < FLAT:
@@ -134,16 +129,12 @@ def _is_copy(one: Floats, other: Floats) -> bool:
 
 
 def _details(picture: Floats) -> Floats:
-    import cv2
-
     details = picture - cv2.GaussianBlur(picture, (0, 0), 2.0)
     return np.asarray(np.clip(details, -LOUDEST, LOUDEST), np.float32)
 
 
 def _middle(picture: Floats, scale: float) -> Floats:
     """Details of the middle of a thumbnail that was enlarged so much."""
-    import cv2
-
     side = round(SIDE * scale)
     resized = np.asarray(cv2.resize(picture, (side, side), interpolation=cv2.INTER_LINEAR), np.float32)
     begin = (side - SIDE) // 2 + MARGIN
@@ -153,8 +144,6 @@ def _middle(picture: Floats, scale: float) -> Floats:
 
 def _fits(part: Floats, picture: Floats) -> bool:
     """Whether details agree where they agree best, in the middle too: a dark rim is common to many photographs."""
-    import cv2
-
     _, best, _, (left, top) = cv2.minMaxLoc(cv2.matchTemplate(picture, part, cv2.TM_CCOEFF_NORMED))
     if best < SAME_DETAIL:
         return False
@@ -168,6 +157,4 @@ def _fits(part: Floats, picture: Floats) -> bool:
 
 def _least_difference(picture: Floats, part: Floats) -> float:
     """Root of the mean squared difference where the part fits best."""
-    import cv2
-
     return float(np.sqrt(max(0.0, cv2.matchTemplate(picture, part, cv2.TM_SQDIFF).min()) / part.size))

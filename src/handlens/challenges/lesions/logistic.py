@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 
 Floats = npt.NDArray[np.float64]
 Table = npt.NDArray[Any]
@@ -21,8 +22,6 @@ def softmax(logits: Floats) -> Floats:
 
 def minimise(table: Table, codes: npt.NDArray[np.int64], weights: Floats, penalty: float, rounds: int) -> Floats:
     """Coefficients (features, classes) of least weighted cross-entropy plus penalty; the last row goes free."""
-    from scipy.optimize import minimize
-
     classes = int(codes.max()) + 1
     wanted = np.eye(classes)[codes]
     shrunk = np.ones((table.shape[1], 1))

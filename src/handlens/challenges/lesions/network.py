@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -187,8 +188,6 @@ def features_of(network: nn.Module, pictures: Sequence[Bytes], *, size: int, bat
 
 
 def _resized(picture: Bytes, size: int) -> Bytes:
-    import cv2
-
     return np.asarray(cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA), np.uint8)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -56,8 +57,6 @@ def paint(
 
     `shared` is the randomness that the photographs of a lesion have in common: much the same outline and colours.
     """
-    import cv2
-
     ratio = float(rng.choice((4 / 3, 3 / 2, 1.0), p=(0.7, 0.15, 0.15)))
     shape = (size, round(size * ratio))
     lab = _skin(tone, shape, rng, close)
@@ -73,8 +72,6 @@ def paint(
 
 def _noise(rng: np.random.Generator, shape: tuple[int, int], grain: float, stretch: float = 1.0) -> Plane:
     """Smooth noise around 0 with deviation near 1; `grain` is its coarseness in pixels, `stretch` times as wide."""
-    import cv2
-
     rows = max(2, round(shape[0] / max(grain, 1)))
     columns = max(2, round(shape[1] / max(grain * stretch, 1)))
     field = rng.standard_normal((rows, columns), np.float32)
@@ -163,8 +160,6 @@ def _outline(
 
 def _add_vessels(layer: Plane, look: Look, depth: Plane, shared: np.random.Generator, rng: np.random.Generator) -> None:
     """Fine red winding lines."""
-    import cv2
-
     size = layer.shape[0]
     inside = np.argwhere(depth > 0.15)
     lines = np.zeros(layer.shape[:2], np.uint8)
@@ -190,8 +185,6 @@ def _add_flecks(layer: Plane, look: Look, depth: Plane, shared: np.random.Genera
 
 def _add_dome(layer: Plane, look: Look, depth: Plane, rng: np.random.Generator) -> None:
     """Light from one side on a raised lesion, and a glint."""
-    import cv2
-
     if not look.dome:
         return
     height = np.sqrt(np.clip(depth, 0, 1))
@@ -205,8 +198,6 @@ def _add_dome(layer: Plane, look: Look, depth: Plane, rng: np.random.Generator) 
 
 def _add_hairs(lab: Plane, rng: np.random.Generator) -> None:
     """On some skin: bent dark hairs that lie roughly the same way."""
-    import cv2
-
     if rng.random() > 0.45:
         return
     height, width = lab.shape[:2]
@@ -224,8 +215,6 @@ def _add_hairs(lab: Plane, rng: np.random.Generator) -> None:
 
 def _add_pen(lab: Plane, rng: np.random.Generator) -> None:
     """Now and then the doctor has marked the place with a violet pen."""
-    import cv2
-
     if rng.random() > 0.05:
         return
     height, width = lab.shape[:2]

@@ -1,73 +1,60 @@
-"""How Zarr arrays lie on the disk: chunks in files of a folder, format 2 and 3, sharded or not, and OME-Zarr groups.
+"""A stack as a Zarr array, format 2 or 3, sharded or not, or as the finest level of an OME-Zarr group.
 
-Our own reader and no library: what a stack needs of the format is small, its codecs come with imagecodecs, which is
-here for TIFF anyway, and the library would bring several packages more.
+Chunks are found, checked and unpacked by the zarr library; this file says which arrays are a stack, keeps a chunk that
+claims too much from filling the memory, and names the file that is damaged.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from handlens.errors import DataError
+from handlens.errors import DataError, HandlensError
+from handlens.io.extras import need
 from handlens.io.images import MAX_IMAGE_PIXELS, shown
-from handlens.io.volumes.codecs import Codec, Undecodable, codec_of_v2, codecs_of_v3, decode
+from handlens.io.volumes.chunks import MAX_CHUNK, Packing, Undecodable, chunk_store, packing_of_v2, packing_of_v3
 from handlens.io.volumes.stack import DTYPES, Array
 from handlens.types import Shape
 
+if TYPE_CHECKING:
+    import zarr
+
 Triple = tuple[int, int, int]
 
-MAX_CHUNK = 1 << 30
-"""Bytes of the largest chunk that is decoded: it is held in memory whole."""
-
 _NAMES = (".zarray", ".zgroup", "zarr.json")
-_ABSENT = 2**64 - 1  # a shard's index says so of a chunk that is not stored
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Many chunks in one file, with an index of their places: its size in voxels, and where the index lies."""
-
-    shape: Triple
-    at_end: bool
-    checked: bool  # a checksum of 4 bytes follows the index
+_LARGEST_DESCRIPTION = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class ZarrArray:
-    """An array of (slices, rows, columns). `key` makes a chunk's file name from its numbers.
+    """An array of (slices, rows, columns) in a folder; `text` is its description, as it was read and checked.
 
-    `order` says how axes lie in a chunk; `flat` counts axes of length 1 before the three. A chunk that is not stored is
-    full of `empty`: that is the format's meaning, no damage.
+    `flat` counts axes of length 1 before the three. A chunk that is not stored is full of the array's fill value: that
+    is the format's meaning, no damage. Of a sharded array, `outer` is the shard, otherwise the chunk.
     """
 
     folder: Path
     description: Path
+    text: str
     size: Triple
     chunk: Triple
-    stored: np.dtype[Any]
-    order: tuple[int, ...]
-    codecs: tuple[Codec, ...]
-    shard: Shard | None
-    prefix: str
-    separator: str
+    outer: Triple
+    dtype: np.dtype[Any]
+    packing: Packing
     flat: int
-    empty: int
 
     @property
     def shape(self) -> Shape:
         return self.size[1], self.size[2]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.stored.newbyteorder("=")
 
     @property
     def depth(self) -> int:
@@ -82,95 +69,70 @@ class ZarrArray:
         return (self.description,)
 
     def fill(self, band: Array, first: int, top: int, left: int) -> None:
-        """Read into `band`, one chunk after the other; a damaged one is named."""
+        """Read into `band`; a damaged chunk is named."""
         start = (first, top, left)
+        array = _opened(self.folder, self.text, self.packing)
+        if np.prod(self.outer) * self.dtype.itemsize <= MAX_CHUNK // 16:  # the library holds up to ten at once
+            try:
+                self._read(array, band, start)
+                return
+            except Exception:  # codecs raise all kinds; which chunk it was, is found below
+                pass
+        for place, size in self._chunks(start, band.shape):
+            target = band[tuple(slice(low - s, low - s + n) for low, s, n in zip(place, start, size, strict=True))]
+            try:
+                self._read(array, target, place)
+            except (DataError, MemoryError):
+                raise
+            except Exception as error:
+                why = " ".join(str(error).split()) or type(error).__name__
+                raise DataError(f"damaged: {why}: copy it again", file=self._file(place)) from None
+
+    def _read(self, array: zarr.Array[Any], target: Array, start: tuple[int, ...]) -> None:
+        ends = (slice(low, low + n) for low, n in zip(start, target.shape, strict=True))
+        where = (*[slice(0, 1)] * self.flat, *ends)
+        if array.dtype != target.dtype:  # of the other byte order
+            target[:] = np.asarray(array[where]).reshape(target.shape)
+            return
+        from zarr.core.buffer import default_buffer_prototype
+
+        room: Any = target[(None,) * self.flat]
+        array.get_basic_selection(where, out=default_buffer_prototype().nd_buffer.from_ndarray_like(room))
+
+    def _chunks(self, start: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[Triple, Triple]]:
+        """Start and size of what the band has of each chunk or shard."""
         ranges = [
-            range(begin // side, -(-(begin + length) // side))
-            for begin, length, side in zip(start, band.shape, self.chunk, strict=True)
-        ]
-        indices: dict[Path, Array | None] = {}
-        for numbers in product(*ranges):
-            here = [number * side for number, side in zip(numbers, self.chunk, strict=True)]
-            low = [max(one, other) for one, other in zip(here, start, strict=True)]
-            high = [
-                min(one + side, other + length)
-                for one, side, other, length in zip(here, self.chunk, start, band.shape, strict=True)
+            [
+                (max(low, number * side), min(low + n, (number + 1) * side))
+                for number in range(low // side, -(-(low + n) // side))
             ]
-            target = band[tuple(slice(a - s, b - s) for a, b, s in zip(low, high, start, strict=True))]
-            chunk = self._load(numbers, indices)
-            part = tuple(slice(a - h, b - h) for a, b, h in zip(low, high, here, strict=True))
-            target[:] = self.empty if chunk is None else chunk[part]
+            for low, n, side in zip(start, shape, self.outer, strict=True)
+        ]
+        for (z, z1), (y, y1), (x, x1) in product(*ranges):
+            yield (z, y, x), (z1 - z, y1 - y, x1 - x)
 
-    def _load(self, numbers: tuple[int, ...], indices: dict[Path, Array | None]) -> Array | None:
-        """One chunk, decoded; None where it is not stored."""
-        path = self._path(numbers)
-        try:
-            data = self._read_whole(path) if self.shard is None else self._read_inner(path, numbers, indices)
-            if data is None:
-                return None
-            content = decode(data, self.codecs, int(np.prod(self.chunk)) * self.stored.itemsize)
-        except OSError as error:
-            raise DataError(f"cannot be read ({error.strerror or error})", file=path) from None
-        except Undecodable as error:
-            raise DataError(f"damaged: {error}: copy it again", file=path) from None
-        lying = [self.chunk[axis] for axis in self.order]
-        return np.frombuffer(content, self.stored).reshape(lying).transpose(np.argsort(self.order))
+    def _file(self, place: Triple) -> Path:
+        """The file of the chunk or shard that holds this voxel."""
+        array = _opened(self.folder, self.text, self.packing)
+        numbers = (low // side for low, side in zip(place, self.outer, strict=True))
+        return self.folder / array.metadata.encode_chunk_key((*[0] * self.flat, *numbers))
 
-    def _path(self, numbers: tuple[int, ...]) -> Path:
-        if self.shard is not None:
-            many = (whole // side for whole, side in zip(self.shard.shape, self.chunk, strict=True))
-            numbers = tuple(number // count for number, count in zip(numbers, many, strict=True))
-        words = [*([self.prefix] if self.prefix else []), *(str(number) for number in (*[0] * self.flat, *numbers))]
-        return self.folder / self.separator.join(words)
 
-    def _read_whole(self, path: Path) -> bytes | None:
-        try:
-            return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+@lru_cache(maxsize=16)
+def _opened(folder: Path, text: str, packing: Packing) -> zarr.Array[Any]:
+    """The library's array of a description that was checked; cheap to make again in another process."""
+    import zarr.storage
 
-    def _read_inner(self, path: Path, numbers: tuple[int, ...], indices: dict[Path, Array | None]) -> bytes | None:
-        """A chunk's bytes out of its shard."""
-        if path not in indices:
-            indices[path] = self._read_index(path)
-        index = indices[path]
-        if index is None or self.shard is None:
-            return None
-        counts = [whole // side for whole, side in zip(self.shard.shape, self.chunk, strict=True)]
-        offset, length = (int(n) for n in index[tuple(n % c for n, c in zip(numbers, counts, strict=True))])
-        if offset == length == _ABSENT:
-            return None
-        with path.open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            if offset + length > stream.tell():
-                raise Undecodable(
-                    f"truncated; a chunk ends at byte {offset + length:,}, the file has {stream.tell():,}"
-                )
-            stream.seek(offset)
-            return stream.read(length)
-
-    def _read_index(self, path: Path) -> Array | None:
-        """Offset and length of every chunk of a shard."""
-        if self.shard is None or not path.exists():
-            return None
-        counts = [whole // side for whole, side in zip(self.shard.shape, self.chunk, strict=True)]
-        length = 16 * int(np.prod(counts))
-        with path.open("rb") as stream:
-            if self.shard.at_end:
-                tail = length + 4 * self.shard.checked
-                if stream.seek(0, os.SEEK_END) < tail:
-                    raise Undecodable("truncated; its index is not whole")
-                stream.seek(-tail, os.SEEK_END)
-            data = stream.read(length)
-        if len(data) != length:
-            raise Undecodable("truncated; its index is not whole")
-        return np.frombuffer(data, "<u8").reshape(*counts, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about formats that may change
+        return zarr.Array.from_dict(zarr.storage.StorePath(chunk_store(folder, packing)), json.loads(text))
 
 
 # --- descriptions -----------------------------------------------------------------------------------------------
 
 
 def is_zarr(folder: Path) -> bool:
+    """Whether a folder describes itself as an array or a group of arrays."""
     return any((folder / name).is_file() for name in _NAMES)
 
 
@@ -181,13 +143,23 @@ def open_array(folder: Path) -> ZarrArray:
     description = modern if modern.is_file() else place / ".zarray"
     page = _read_json(description)
     try:
+        need("zarr", "a Zarr array")
         array = _read_v3(place, description, page) if description == modern else _read_v2(place, description, page)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        _refuse_other(array, _opened(place, array.text, array.packing))
+    except HandlensError as error:
+        raise DataError(str(error), file=description) from None
+    except Exception as error:  # the library raises all kinds
         why = str(error) if isinstance(error, Undecodable) else f"{type(error).__name__}: {error}"
         raise DataError(f"not an array that can be read ({why}): write it again", file=description) from None
     if not any(_chunk_files(array)):
         raise DataError("no chunks beside it: copy the whole folder again", file=description)
     return array
+
+
+def _refuse_other(array: ZarrArray, opened: zarr.Array[Any]) -> None:
+    """The library must have understood what we did."""
+    if opened.shape[-3:] != array.size or opened.dtype.newbyteorder("=") != array.dtype:
+        raise Undecodable(f"{opened.shape} {opened.dtype} after reading")
 
 
 def _chunk_files(array: ZarrArray) -> Iterator[str]:
@@ -223,6 +195,8 @@ def _find_array(folder: Path) -> Path:
 
 def _read_json(path: Path, absent: Any = None) -> Any:
     try:
+        if path.stat().st_size > _LARGEST_DESCRIPTION:
+            raise ValueError(f"more than {_LARGEST_DESCRIPTION:,} bytes")
         page = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if absent is not None:
@@ -239,53 +213,38 @@ def _read_v2(folder: Path, description: Path, page: dict[str, Any]) -> ZarrArray
     if page.get("filters"):
         raise Undecodable(f"filter {page['filters'][0].get('id')!r} is not known")
     shape, chunk, flat = _check_shape(page["shape"], page["chunks"])
-    order = (0, 1, 2) if page["order"] == "C" else (2, 1, 0)
-    return ZarrArray(
-        folder=folder,
-        description=description,
-        size=shape,
-        chunk=chunk,
-        stored=_check_type(np.dtype(page["dtype"])),
-        order=order,
-        codecs=codec_of_v2(page["compressor"]),
-        shard=None,
-        prefix="",
-        separator=_check_separator(page.get("dimension_separator", ".")),
-        flat=flat,
-        empty=int(page.get("fill_value") or 0),
-    )
+    if page["order"] not in ("C", "F"):
+        raise Undecodable(f"order {page['order']!r}; expected 'C' or 'F'")
+    _check_separator(page.get("dimension_separator", "."))
+    if type(page["dtype"]) is not str:
+        raise Undecodable(f"dtype {page['dtype']!r}")
+    stored = _check_type(np.dtype(page["dtype"]))
+    _check_fill(page.get("fill_value"), stored)
+    packing = packing_of_v2(page["compressor"], int(np.prod(chunk)) * stored.itemsize)
+    page = {"filters": None, "fill_value": 0, "dimension_separator": "."} | page | {"zarr_format": 2}
+    page["fill_value"] = page["fill_value"] or 0
+    return ZarrArray(folder, description, json.dumps(page), shape, chunk, chunk, stored, packing, flat)
 
 
 def _read_v3(folder: Path, description: Path, page: dict[str, Any]) -> ZarrArray:
     grid, keys = page["chunk_grid"], page["chunk_key_encoding"]
     if grid["name"] != "regular" or keys["name"] not in ("default", "v2"):
         raise Undecodable(f"chunks laid out as {grid['name']!r} and named as {keys['name']!r}")
+    _check_separator(keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else "."))
     shape, outer, flat = _check_shape(page["shape"], grid["configuration"]["chunk_shape"])
-    codecs, shard, chunk = page["codecs"], None, outer
+    codecs, chunk, sharded = page["codecs"], outer, 0
     if codecs[0]["name"] == "sharding_indexed" and len(codecs) == 1:
         inner = codecs[0]["configuration"]
         _, chunk, _ = _check_shape(page["shape"], inner["chunk_shape"])
         if any(whole % side for whole, side in zip(outer, chunk, strict=True)):
             raise Undecodable(f"shards of {outer} do not hold whole chunks of {chunk}")
-        checked = any(codec["name"] == "crc32c" for codec in inner["index_codecs"])
-        shard = Shard(outer, inner.get("index_location", "end") == "end", checked)
-        codecs = inner["codecs"]
-    order, endian, packed = codecs_of_v3(codecs, flat)
-    modern = keys["name"] == "default"
-    return ZarrArray(
-        folder=folder,
-        description=description,
-        size=shape,
-        chunk=chunk,
-        stored=_check_type(np.dtype(page["data_type"])).newbyteorder(endian),
-        order=order,
-        codecs=packed,
-        shard=shard,
-        prefix="c" if modern else "",
-        separator=_check_separator(keys.get("configuration", {}).get("separator", "/" if modern else ".")),
-        flat=flat,
-        empty=int(page.get("fill_value") or 0),
-    )
+        packing_of_v3(inner["index_codecs"], 0)
+        codecs, sharded = inner["codecs"], int(np.prod(outer)) // int(np.prod(chunk))
+    stored = _check_type(np.dtype(str(page["data_type"])))
+    _check_fill(page.get("fill_value"), stored)
+    packing = packing_of_v3(codecs, int(np.prod(chunk)) * stored.itemsize, sharded)
+    page = page | {"zarr_format": 3, "node_type": "array", "attributes": {}, "fill_value": page.get("fill_value") or 0}
+    return ZarrArray(folder, description, json.dumps(page), shape, chunk, outer, stored, packing, flat)
 
 
 def _check_shape(shape: list[int], chunk: list[int]) -> tuple[Triple, Triple, int]:
@@ -306,7 +265,14 @@ def _check_shape(shape: list[int], chunk: list[int]) -> tuple[Triple, Triple, in
 def _check_type(stored: np.dtype[Any]) -> np.dtype[Any]:
     if stored.newbyteorder("=") not in DTYPES:
         raise Undecodable(f"{stored} voxels; expected uint8 or uint16")
-    return stored
+    return stored.newbyteorder("=")
+
+
+def _check_fill(value: Any, stored: np.dtype[Any]) -> None:
+    if value is None:
+        return
+    if type(value) not in (int, float) or not 0 <= value <= np.iinfo(stored).max or value != int(value):
+        raise Undecodable(f"fill value {value!r}; expected a whole number that {stored} holds")
 
 
 def _check_separator(separator: str) -> str:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import canvas_of, centre, moved, paste, points_of, similarity, texture
 
-from handlens.challenges.forgery.detect.alignment import align_many
-from handlens.challenges.forgery.detect.verify import align
+from handlens.challenges.forgery.detect.geometry.alignment import align, align_many
 
 SHAPE = (260, 400)
 CASES = [

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from detector_pictures import canvas_of, f1, nuclei, painted
 
-from handlens.challenges.forgery.detect.blots import BlotTier
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.tiers.blots import BlotFinder
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (220, 420)
 LANES = range(30, 400, 45)
@@ -37,7 +37,7 @@ def with_copy(picture, source, target, flip):
 
 
 def find(picture, seconds=60.0, tier=None):
-    return (tier or BlotTier()).find(canvas_of(picture), Clock(seconds))
+    return (tier or BlotFinder()).find(canvas_of(picture), Clock(seconds))
 
 
 FLIPS = {
@@ -60,9 +60,13 @@ def test_a_lane_pasted_over_another_is_found(how):
 def noisiest(picture):
     """How alike the noise of the best match is."""
     canvas = canvas_of(picture)
-    found = BlotTier().find(canvas, Clock(60.0))
+    found = BlotFinder().find(canvas, Clock(60.0))
     return max(
-        (measure(canvas, interior(match.source), match.matrix)["noise"] for match in found if match.source.area > 300),
+        (
+            measure(canvas, interior(match.source), match.matrix)["residual_noise"]
+            for match in found
+            if match.source.area > 300
+        ),
         default=0.0,
     )
 
@@ -80,8 +84,8 @@ def test_another_brightness_hides_nothing():
 
 def test_only_panels_with_bands_are_looked_at():
     canvas = canvas_of(nuclei()[0])
-    assert not BlotTier()._blots(canvas).any()
-    there = BlotTier()._blots(canvas_of(blot()))
+    assert not BlotFinder()._blots(canvas).any()
+    there = BlotFinder()._blots(canvas_of(blot()))
     assert there[60, list(LANES)].all()
     assert not there[105].any()  # bare membrane between two rows of bands
 
@@ -92,7 +96,7 @@ def test_odd_pictures_have_none(picture):
 
 
 def test_bands_with_no_room_for_a_square_of_the_grid_have_none():
-    tier = BlotTier()
+    tier = BlotFinder()
     texture, free = np.zeros((60, 60), np.float32), np.zeros((60, 60), bool)
     free[7 : 7 + tier.side, 7 : 7 + tier.side] = True  # one square alone, beside the grid
     assert 7 % tier.stride
@@ -102,5 +106,5 @@ def test_bands_with_no_room_for_a_square_of_the_grid_have_none():
 
 def test_without_time_nothing_is_found_and_said_so():
     clock = Clock(0.0)
-    assert BlotTier().find(canvas_of(blot()), clock) == []
+    assert BlotFinder().find(canvas_of(blot()), clock) == []
     assert clock.cut == ["blots"]

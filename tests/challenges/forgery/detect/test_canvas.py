@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlens.challenges.forgery.detect.canvas import prepare
+from handlens.challenges.forgery.detect.canvas.panels import Splitting
 from handlens.challenges.forgery.detect.findings import Patch
-from handlens.challenges.forgery.detect.panels import Splitting
 
 
 def prepared(picture, side=1600, enlargement=1.0):
@@ -48,14 +48,14 @@ def test_of_a_flat_picture_everything_is_blocked(level, kind):
     canvas = prepared(np.full((60, 90), level, kind))
     assert canvas.blocked.all()
     assert not canvas.grain.any()
-    assert not canvas.noise.any()
+    assert not canvas.residual_noise.any()
 
 
 def test_noise_is_finer_than_grain():
     coarse, fine = (canvas_of(texture(1, (150, 200), blur=blur)) for blur in (2.0, 0.3))
     for canvas in (coarse, fine):
-        assert canvas.noise.std() < canvas.grain.std() < canvas.grey.std()
-    assert coarse.noise.std() < 0.3 * fine.noise.std()
+        assert canvas.residual_noise.std() < canvas.grain.std() < canvas.grey.std()
+    assert coarse.residual_noise.std() < 0.3 * fine.residual_noise.std()
 
 
 @pytest.mark.parametrize("level", [255, 120])
@@ -66,7 +66,7 @@ def test_what_is_as_bright_as_can_be_is_saturated(level):
     canvas = canvas_of(picture)
     assert canvas.saturated[80, 100]
     assert not canvas.saturated[:, 120:].any()
-    assert not canvas.saturated[80, 105]  # its rim has darker neighbours
+    assert not canvas.saturated[80, 105]  # its edge has darker neighbours
 
 
 def test_a_plateau_below_white_is_saturated_and_a_bright_nucleus_is_not():
@@ -103,8 +103,8 @@ def test_a_dim_panel_is_stretched_like_a_bright_one():
 def test_a_large_figure_gets_a_small_canvas(shape):
     canvas = prepared(np.zeros(shape, np.uint8), side=500)
     assert max(canvas.shape) == 500
-    assert canvas.figure == shape
-    assert canvas.factor == pytest.approx(500 / max(shape))
+    assert canvas.scaling.figure == shape
+    assert canvas.scaling.factor == pytest.approx(500 / max(shape))
 
 
 def test_small_figures_are_enlarged_only_where_that_is_asked_for():
@@ -136,30 +136,30 @@ def in_figure(point, factor):
 )
 def test_a_transform_means_the_same_in_the_figure(small, turn, scale, mirror, point, to):
     matrix = similarity(turn, scale, mirror, around=(200, 150), to=to)
-    there = moved(small.matrix_to_figure(matrix), in_figure(point, small.factor))
-    assert there == pytest.approx(in_figure(moved(matrix, point), small.factor), abs=1e-6)
+    there = moved(small.scaling.matrix_to_figure(matrix), in_figure(point, small.scaling.factor))
+    assert there == pytest.approx(in_figure(moved(matrix, point), small.scaling.factor), abs=1e-6)
 
 
 def test_a_region_lies_where_it_lies_in_the_figure(small):
     patch = as_patch(cv2.ellipse(np.zeros((300, 400), np.uint8), (150, 120), (60, 40), 20, 0, 360, 1, -1) > 0)
-    found = small.to_figure(patch)
+    found = small.scaling.patch_to_figure(patch)
     large = cv2.resize(painted(patch, (300, 400)).astype(np.uint8), (1200, 900), interpolation=cv2.INTER_NEAREST) > 0
     assert f1(painted(found, (900, 1200)), large) > 0.98
-    assert found.centre == pytest.approx(in_figure(patch.centre, small.factor), abs=1)
+    assert found.centre == pytest.approx(in_figure(patch.centre, small.scaling.factor), abs=1)
 
 
 @pytest.mark.parametrize("corner", [(0, 0), (280, 380)])
 def test_a_region_at_the_border_stays_inside_the_figure(small, corner):
-    found = small.to_figure(Patch(*corner, np.ones((20, 20), bool)))
-    mask = painted(found, small.figure)  # raises where it lies outside
+    found = small.scaling.patch_to_figure(Patch(*corner, np.ones((20, 20), bool)))
+    mask = painted(found, small.scaling.figure)  # raises where it lies outside
     assert mask.sum() == pytest.approx(60 * 60, rel=0.07)
 
 
 def test_with_an_odd_factor_nothing_leaves_the_figure():
     canvas = prepared(np.zeros((1001, 777), np.uint8), side=333)
     height, width = canvas.shape
-    found = canvas.to_figure(Patch(0, 0, np.ones((height, width), bool)))
-    missing = np.subtract(canvas.figure, found.mask.shape)
+    found = canvas.scaling.patch_to_figure(Patch(0, 0, np.ones((height, width), bool)))
+    missing = np.subtract(canvas.scaling.figure, found.mask.shape)
     assert missing.min() >= 0
     assert missing.max() <= 2
     assert found.mask[5:-5, 5:-5].all()
@@ -178,9 +178,9 @@ def test_a_shrunk_canvas_has_this_one_as_its_figure():
     canvas = prepare(texture(1, (240, 320), blur=6).astype(np.uint8), side=1600, enlargement=1.0, splitting=Splitting())
     small = canvas.shrunk(0.25)
     assert small.shape == (60, 80)
-    assert small.figure == canvas.shape
+    assert small.scaling.figure == canvas.shape
     assert small.panels[0].shape == (60, 80)
-    shift = small.matrix_to_figure(np.array([[1.0, 0, 5], [0, 1, -3]]))
+    shift = small.scaling.matrix_to_figure(np.array([[1.0, 0, 5], [0, 1, -3]]))
     assert shift == pytest.approx(np.array([[1.0, 0, 20], [0, 1, -12]]))
     again = cv2.resize(small.grey, (320, 240), interpolation=cv2.INTER_LINEAR)
     assert np.corrcoef(again.ravel(), canvas.grey.ravel())[0, 1] > 0.95

@@ -23,25 +23,21 @@ from detector_pictures import (
     texture,
 )
 
-from handlens.challenges.forgery.detect import (
-    MOST_ALIKE,
-    MOST_PEERS,
-    MOST_REGIONS,
-    SURE,
-    WORTH_A_LOOK,
-    Detector,
-    _repeats,
-    decide,
-    judge,
-)
+from handlens.challenges.forgery.detect import Detector
+from handlens.challenges.forgery.detect.answer import MOST_REGIONS, SURE, WORTH_A_LOOK, decide, score_matches
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.decision import Decision, describe
-from handlens.challenges.forgery.detect.evidence import measure
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.verify import interior
-from handlens.challenges.forgery.detect.vetoes import DRAWN
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
+from handlens.challenges.forgery.detect.verifier.decision import Decision
+from handlens.challenges.forgery.detect.verifier.evidence import measure
+from handlens.challenges.forgery.detect.verifier.features import describe
+from handlens.challenges.forgery.detect.verifier.repetition import repeats
+from handlens.challenges.forgery.detect.verifier.tier import TIERS
+from handlens.challenges.forgery.detect.verifier.vetoes import DRAWN
 
 DETECTOR = Detector(decision=PLAIN)
+MOST_ALIKE, MOST_PEERS = TIERS["objects"].most_alike, TIERS["objects"].most_peers
 SHAPE = (200, 200)
 
 
@@ -105,6 +101,30 @@ def test_the_same_figure_gets_the_same_findings(forged, findings):
     assert same(DETECTOR.look(forged[0].copy()), findings)
 
 
+def test_a_look_is_the_conclusion_of_a_proposal_which_stays_as_it_is(forged, findings):
+    proposal = DETECTOR.propose(forged[0])
+    assert not any(match.probability for match in proposal.matches)
+    for _ in range(2):
+        assert same(DETECTOR.conclude(proposal, PLAIN), findings)
+
+
+def test_a_conclusion_has_the_time_that_its_proposal_left(forged):
+    proposal = DETECTOR.propose(forged[0])
+    late = replace(proposal, used=proposal.seconds + 1, cut=("blots",))
+    assert DETECTOR.conclude(late, PLAIN).cut == ("blots", "regions around objects")
+    assert late.cut == ("blots",)
+
+
+def test_any_verifier_can_take_the_place_of_the_curves(forged):
+    class Sure:
+        def probability(self, match):
+            return 0.9 if match.tier == "objects" else 0.0
+
+    found = DETECTOR.conclude(DETECTOR.propose(forged[0]), replace(PLAIN, verifier=Sure()))
+    assert {match.tier for group in found.groups for match in group.matches} == {"objects"}
+    assert {match.probability for group in found.groups for match in group.matches} == {0.9}
+
+
 def test_a_look_does_not_change_the_picture(forged):
     picture = forged[0].copy()
     DETECTOR.look(picture)
@@ -146,7 +166,7 @@ def test_panels_lie_inside_the_figure(shape):
 
 
 def test_a_tier_can_be_left_out(forged):
-    without = Detector(decision=PLAIN, reuse=None, keypoints=None, objects=None)
+    without = Detector(decision=PLAIN, panels=None, keypoints=None, objects=None)
     found = without.look(forged[0])
     assert not found.groups
     assert not found.doubtful
@@ -188,7 +208,7 @@ def far_matches(*probabilities):
 
 
 def sure_decision(worth=0.8):
-    return Decision({}, worth)
+    return Decision(LogisticVerifier(), worth)
 
 
 def test_nothing_found_is_authentic():
@@ -273,17 +293,17 @@ def test_beside_a_group_in_many_places_another_is_still_the_answer():
 
 
 ORDINARY = {
-    "busy": 9.0,
-    "depth": 9.0,
-    "even": 1.0,
-    "even weave": 1.0,
-    "bend": 0.0,
-    "smooth": 0.5,
-    "coarse": 0.5,
-    "calm": 0.0,
-    "slow": 0.5,
-    "weave": 0.0,
-    "loose": 0.5,
+    "grain_deviation": 9.0,
+    "stored_contrast": 9.0,
+    "worst_quadrant": 1.0,
+    "worst_quadrant_denoised": 1.0,
+    "deformation": 0.0,
+    "detail_autocorrelation": 0.5,
+    "grain_autocorrelation": 0.5,
+    "denoised": 0.0,
+    "denoised_autocorrelation": 0.5,
+    "band_pass": 0.0,
+    "band_pass_autocorrelation": 0.5,
 }
 """What is measured of a pair beside detail and grain, with nothing strange about it."""
 
@@ -302,7 +322,7 @@ class Pairs:
 @pytest.mark.parametrize(("count", "kept"), [(1, 1), (MOST_PEERS + 1, MOST_PEERS + 1), (MOST_PEERS + 2, 0)])
 def test_pairs_that_are_as_good_as_many_others_are_no_evidence(count, kept):
     noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
-    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, objects=Pairs(count))
+    detector = Detector(decision=PLAIN, panels=None, keypoints=None, blots=None, objects=Pairs(count))
     assert len(detector.match(canvas_of(noise), Clock(9))) == kept
 
 
@@ -321,14 +341,14 @@ def test_where_everything_is_alike_the_best_pair_is_no_evidence(others, kept):
     tier = Pairs(1)
     (best,) = tier.found
     tier.found += [replace(best, evidence=best.evidence | {"detail": 0.1, "grain": 0.1}) for _ in range(others)]
-    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, shifts=None, objects=tier)
+    detector = Detector(decision=PLAIN, panels=None, keypoints=None, blots=None, shifts=None, objects=tier)
     found = detector.match(canvas_of(noise), Clock(9))
     assert any(match.evidence["grain"] == best.evidence["grain"] for match in found) == kept
 
 
 def test_further_copies_of_an_object_are_no_peers_of_it():
     noise = np.random.default_rng(0).normal(120, 30, (500, 300)).clip(0, 255).astype(np.uint8)
-    detector = Detector(decision=PLAIN, reuse=None, keypoints=None, blots=None, objects=Copies())
+    detector = Detector(decision=PLAIN, panels=None, keypoints=None, blots=None, objects=Copies())
     found = detector.match(canvas_of(noise), Clock(9))
     assert [match.evidence["peers"] for match in found] == [1.0] * 6  # of each pair only the one of the two others
 
@@ -340,12 +360,12 @@ def test_what_only_letters_and_lines_can_be_is_no_evidence():
     found = DETECTOR.keypoints.find(canvas, Clock(9))
     assert found
     for match in found:
-        assert measure(canvas, interior(match.source), match.matrix)["busy"] > DRAWN
+        assert measure(canvas, interior(match.source), match.matrix)["grain_deviation"] > DRAWN
     assert Detector(decision=PLAIN, objects=None).match(canvas, Clock(9)) == []
 
 
-@pytest.mark.parametrize(("copied", "repeats"), [(False, True), (True, False)])
-def test_a_plate_with_a_gutter_in_its_middle_repeats_unless_its_noise_was_copied(copied, repeats):
+@pytest.mark.parametrize(("copied", "expected"), [(False, True), (True, False)])
+def test_a_plate_with_a_gutter_in_its_middle_repeats_unless_its_noise_was_copied(copied, expected):
     random = np.random.default_rng(3)
     rows, columns = np.indices((300, 640))
     wells = 40 * np.cos(2 * np.pi * rows / 20) * np.cos(2 * np.pi * columns / 20)
@@ -355,8 +375,8 @@ def test_a_plate_with_a_gutter_in_its_middle_repeats_unless_its_noise_was_copied
         plate[60:240, 360:600] = plate[60:240, 40:280]
     canvas = canvas_of(plate + random.normal(0, 4, plate.shape))
     whole = Patch(60, 40, np.ones((180, 240), bool))
-    match = Match(whole, Patch(60, 360, whole.mask), similarity(to=(320, 0)), "key points", {"weave": 0.95})
-    assert _repeats(canvas, match) == repeats
+    match = Match(whole, Patch(60, 360, whole.mask), similarity(to=(320, 0)), "key points", {"band_pass": 0.95})
+    assert repeats(canvas, match) == expected
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, True), (40, False)])
@@ -377,19 +397,19 @@ def test_a_plate_that_fits_beside_its_copy_as_well_is_no_copy(step, kept):
             return [match]
 
     tiers = dict.fromkeys(("keypoints", "blots", "shifts", "objects"))
-    found = Detector(decision=PLAIN, reuse=Found(), **tiers).match(canvas_of(picture), Clock(9))
+    found = Detector(decision=PLAIN, panels=Found(), **tiers).match(canvas_of(picture), Clock(9))
     assert bool(found) == kept
 
 
-@pytest.mark.parametrize(("wells", "weave", "repeats"), [(0, 0.1, False), (40, 0.1, True), (40, 0.999, False)])
-def test_what_fits_nowhere_does_not_repeat(wells, weave, repeats):
+@pytest.mark.parametrize(("wells", "band_pass", "expected"), [(0, 0.1, False), (40, 0.1, True), (40, 0.999, False)])
+def test_what_fits_nowhere_does_not_repeat(wells, band_pass, expected):
     """Under much noise a copy fits on its source no better than beside it, which says nothing."""
     rows, columns = np.indices((260, 440))
     picture = 120 + wells * np.cos(2 * np.pi * rows / 40) * np.cos(2 * np.pi * columns / 40)
     picture += np.random.default_rng(1).normal(0, 6, picture.shape)
     whole = Patch(80, 40, np.ones((100, 100), bool))
-    match = Match(whole, Patch(80, 280, whole.mask), similarity(to=(240, 0)), "panels", {"weave": weave})
-    assert _repeats(canvas_of(picture), match) == repeats
+    match = Match(whole, Patch(80, 280, whole.mask), similarity(to=(240, 0)), "panels", {"band_pass": band_pass})
+    assert repeats(canvas_of(picture), match) == expected
 
 
 def test_an_arrow_on_a_copy_does_not_spoil_its_evidence():
@@ -402,15 +422,15 @@ def test_an_arrow_on_a_copy_does_not_spoil_its_evidence():
     canvas = replace(canvas, blocked=canvas.blocked | arrow)
     found = Detector(decision=PLAIN, objects=None, shifts=None).match(canvas, Clock(9))
     assert found
-    assert min(match.evidence["likeness"] for match in found) > 0.95
+    assert min(match.evidence["correlation"] for match in found) > 0.95
 
 
-def test_judging_gives_each_match_its_probability():
+def test_scoring_gives_each_match_its_probability():
     good, bad = (
         match_of(box(0, 0, 9, 9), box(50, 50, 9, 9), detail=0.95),
         match_of(box(0, 0, 9, 9), box(50, 50, 9, 9), detail=0.1),
     )
-    one, other = judge([good, bad], PLAIN)
+    one, other = score_matches([good, bad], PLAIN.verifier)
     assert one.probability > other.probability
     assert one.source is good.source
 

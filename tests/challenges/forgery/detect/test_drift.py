@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from detector_pictures import similarity
 
-from handlens.challenges.forgery.detect.drift import with_drift
 from handlens.challenges.forgery.detect.findings import Match, Patch
-from handlens.challenges.forgery.detect.outline import inverse
+from handlens.challenges.forgery.detect.geometry.outline import inverse
+from handlens.challenges.forgery.detect.verifier.drift import with_drift
 
 PLACES = [(100, 100), (160, 110), (120, 180)]
 """Middles of three objects, as x, y."""

@@ -1,11 +1,11 @@
-"""Key points: textured regions are found again wherever they lie, and a mirrored descriptor is the mirror's own."""
+"""Keypoints: textured regions are found again wherever they lie, and a mirrored descriptor is the mirror's own."""
 
 import numpy as np
 import pytest
 from detector_pictures import canvas_of, explains, f1, moved, painted, paste, similarity, texture, turn_between
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.keypoints import KeypointTier, Pairs, _mirrored, _to_canvas
+from handlens.challenges.forgery.detect.tiers.keypoints import KeypointFinder, Pairs, mirrored, to_canvas
 
 SHAPE = (260, 400)
 
@@ -17,7 +17,7 @@ def rectangle(top=40, left=40, height=90, width=100):
 
 
 def find(picture, seconds=60.0):
-    return KeypointTier().find(canvas_of(picture), Clock(seconds))
+    return KeypointFinder().find(canvas_of(picture), Clock(seconds))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_four_pairs_that_agree_suffice(count, found, mirrored):
     swapped = [each @ back[:, :2].T + back[:, 2] for each in (targets, sources)]
     both = zip((sources, targets, turns, scales), (*swapped, turns if mirrored else -turns, 1 / scales), strict=True)
     pairs = Pairs(*(np.concatenate(each).astype(np.float32) for each in both))
-    transforms = list(KeypointTier()._transforms(pairs, back))
+    transforms = list(KeypointFinder()._transforms(pairs, back))
     assert len(transforms) == found
     for transform, inliers in transforms:
         assert len(inliers.sources) == count
@@ -80,8 +80,8 @@ def test_four_pairs_that_agree_suffice(count, found, mirrored):
 def test_tiny_regions_are_no_copies():
     forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300))
     canvas = canvas_of(forged)
-    assert KeypointTier().find(canvas, Clock(60))
-    assert KeypointTier(smallest=50_000).find(canvas, Clock(60)) == []
+    assert KeypointFinder().find(canvas, Clock(60))
+    assert KeypointFinder(smallest=50_000).find(canvas, Clock(60)) == []
 
 
 @pytest.mark.parametrize("turn", [0, 40])
@@ -107,15 +107,15 @@ def test_odd_pictures_have_none(picture):
 def test_without_time_it_says_so():
     forged, _, _ = paste(texture(6, SHAPE), rectangle(), (165, 300))
     clock = Clock(0)
-    assert KeypointTier().find(canvas_of(forged), clock) == []
+    assert KeypointFinder().find(canvas_of(forged), clock) == []
     assert clock.cut == ["key points"]
 
 
 def test_mirrored_descriptors_are_those_of_the_mirrored_picture():
-    tier, picture = KeypointTier(), texture(8, SHAPE, blur=3)
-    turned_over = _mirrored(tier._describe(canvas_of(picture), 1.0), SHAPE[1] - 1)
+    tier, picture = KeypointFinder(), texture(8, SHAPE, blur=3)
+    turned_over = mirrored(tier._describe(canvas_of(picture), 1.0), SHAPE[1] - 1)
     real = tier._describe(canvas_of(picture[:, ::-1].copy()), 1.0)
-    closest = (turned_over.features @ real.features.T).argmax(axis=1)
+    closest = (turned_over.descriptors @ real.descriptors.T).argmax(axis=1)
     apart = np.linalg.norm(turned_over.places - real.places[closest], axis=1)
     same = apart < 2
     assert same.mean() > 0.8
@@ -124,10 +124,10 @@ def test_mirrored_descriptors_are_those_of_the_mirrored_picture():
 
 
 def test_plain_descriptors_are_not_those_of_the_mirrored_picture():
-    tier, picture = KeypointTier(), texture(8, SHAPE, blur=3)
+    tier, picture = KeypointFinder(), texture(8, SHAPE, blur=3)
     plain = tier._describe(canvas_of(picture), 1.0)
     real = tier._describe(canvas_of(picture[:, ::-1].copy()), 1.0)
-    closest = (plain.features @ real.features.T).argmax(axis=1)
+    closest = (plain.descriptors @ real.descriptors.T).argmax(axis=1)
     there = np.column_stack([SHAPE[1] - 1 - plain.places[:, 0], plain.places[:, 1]])
     assert (np.linalg.norm(there - real.places[closest], axis=1) < 2).mean() < 0.2
 
@@ -135,7 +135,7 @@ def test_plain_descriptors_are_not_those_of_the_mirrored_picture():
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
 def test_a_transform_of_the_working_picture_means_the_same_on_the_canvas(factor):
     matrix = similarity(30, 1.1, True, around=(50, 60), to=(120, 80))
-    found = _to_canvas(matrix, factor)
+    found = to_canvas(matrix, factor)
     for point in ((0, 0), (100, 30)):
         there = matrix[:, :2] @ ((np.array(point) + 0.5) * factor - 0.5) + matrix[:, 2]
         assert found[:, :2] @ point + found[:, 2] == pytest.approx((there + 0.5) / factor - 0.5)

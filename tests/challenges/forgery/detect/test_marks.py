@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from detector_pictures import nuclei, texture
 
+from handlens.challenges.forgery.detect.canvas.marks import find_marks
 from handlens.challenges.forgery.detect.findings import Panel
-from handlens.challenges.forgery.detect.marks import find_marks
 
 
 def marks_of(picture, colour=None):

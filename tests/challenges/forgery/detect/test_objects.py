@@ -17,13 +17,13 @@ from detector_pictures import (
 )
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.objects import Candidate, ObjectTier
+from handlens.challenges.forgery.detect.tiers.objects import Candidate, ObjectFinder
 
 SHAPE = (300, 300)
 
 
 def find(picture, seconds=60.0):
-    return ObjectTier().find(canvas_of(picture), Clock(seconds))
+    return ObjectFinder().find(canvas_of(picture), Clock(seconds))
 
 
 def surest(matches):
@@ -79,10 +79,10 @@ def test_where_an_object_is_white_its_copy_must_be_white_too(spotted):
     if spotted:
         cv2.circle(forged, (round(x), round(y)), 8, 60, cv2.FILLED)
     canvas = canvas_of(forged)
-    blob = min(ObjectTier().cutting.find(canvas), key=lambda blob: np.hypot(blob.x - FREE[1], blob.y - FREE[0]))
+    blob = min(ObjectFinder().detection.find(canvas), key=lambda blob: np.hypot(blob.x - FREE[1], blob.y - FREE[0]))
     assert canvas.saturated[blob.patch.window][blob.patch.mask].any()
     back = np.asarray(cv2.invertAffineTransform(matrix))
-    assert ObjectTier()._agrees_where_saturated(canvas, blob, back) != spotted
+    assert ObjectFinder()._agrees_where_saturated(canvas, blob, back) != spotted
 
 
 def test_a_copy_that_touches_another_object_is_found():
@@ -97,7 +97,7 @@ def test_a_copy_that_touches_another_object_is_found():
 def test_the_first_candidate_is_the_right_one(mirror):
     picture, masks = nuclei()
     forged, _, matrix = paste(picture, masks[4], FREE, 75, 1.0, mirror)
-    matches = ObjectTier(each=1).find(canvas_of(stored(forged, noise=1)), Clock(60))
+    matches = ObjectFinder(each=1).find(canvas_of(stored(forged, noise=1)), Clock(60))
     assert any(explains(match, matrix, masks[4]) and match.mirrored == mirror for match in matches)
 
 
@@ -127,14 +127,14 @@ def test_marks_are_no_objects():
     forged, copy, _ = paste(picture, masks[4], FREE)
     canvas = canvas_of(forged)
     canvas.blocked[as_patch(copy).window] = True
-    for match in ObjectTier().find(canvas, Clock(60)):
+    for match in ObjectFinder().find(canvas, Clock(60)):
         assert f1(painted(match.copy, SHAPE), copy) < 0.3
         assert f1(painted(match.source, SHAPE), copy) < 0.3
 
 
 def test_without_time_it_says_so():
     clock = Clock(0)
-    assert ObjectTier().find(canvas_of(nuclei()[0]), clock) == []
+    assert ObjectFinder().find(canvas_of(nuclei()[0]), clock) == []
     assert clock.cut == ["objects"]
 
 
@@ -145,12 +145,12 @@ def test_the_time_may_end_after_the_candidates():
 
     picture, masks = nuclei()
     forged, _, _ = paste(picture, masks[4], FREE)
-    assert ObjectTier().find(canvas_of(forged), Late(60)) == []
+    assert ObjectFinder().find(canvas_of(forged), Late(60)) == []
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_a_candidate_is_a_similarity_around_its_object(mirrored):
-    from handlens.challenges.forgery.detect.blobs import Blob
+    from handlens.challenges.forgery.detect.tiers.blob_detection import Blob
 
     patch = as_patch(nuclei()[1][0])
     x, y = patch.centre

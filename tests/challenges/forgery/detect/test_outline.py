@@ -5,7 +5,7 @@ import pytest
 from detector_pictures import as_patch, box, f1, inverse, moved, nuclei, painted, similarity
 
 from handlens.challenges.forgery.detect.findings import Patch
-from handlens.challenges.forgery.detect.outline import deepest, solidity, trimmed, warp_patch
+from handlens.challenges.forgery.detect.geometry.outline import deepest, solidity, trimmed, warp_patch
 
 SHAPE = (300, 300)
 

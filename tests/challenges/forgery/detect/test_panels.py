@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import nuclei, texture
 
-from handlens.challenges.forgery.detect.panels import Splitting, _is_thin
+from handlens.challenges.forgery.detect.canvas.panels import Splitting, _is_thin
 
 
 def compound(heights, widths, gutter, paper, *, margin=0, levels=(90, 150)):

@@ -6,10 +6,10 @@ import pytest
 from detector_pictures import canvas_of, f1, painted
 
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.evidence import measure
-from handlens.challenges.forgery.detect.shifts import ShiftTier
-from handlens.challenges.forgery.detect.turns import TURNS
-from handlens.challenges.forgery.detect.verify import interior
+from handlens.challenges.forgery.detect.geometry.points import interior
+from handlens.challenges.forgery.detect.geometry.turns import TURNS
+from handlens.challenges.forgery.detect.tiers.shifts import ShiftFinder
+from handlens.challenges.forgery.detect.verifier.evidence import measure
 
 SHAPE = (260, 340)
 SOURCE = (slice(30, 78), slice(40, 88))
@@ -34,7 +34,7 @@ def covered(how=lambda part: part):
 
 
 def find(picture, seconds=60.0):
-    return ShiftTier().find(canvas_of(picture), Clock(seconds))
+    return ShiftFinder().find(canvas_of(picture), Clock(seconds))
 
 
 def best_f1(matches, mask):
@@ -67,14 +67,14 @@ def test_it_is_found_after_jpeg_and_in_another_brightness(quality):
 def test_a_larger_panel_is_looked_at_smaller():
     forged, mask = covered()
     large, both = (np.kron(each, np.ones((2, 2), each.dtype)) for each in (forged, mask))
-    (found,) = ShiftTier(pixels=forged.size).find(canvas_of(large), Clock(60.0))
+    (found,) = ShiftFinder(pixels=forged.size).find(canvas_of(large), Clock(60.0))
     assert f1(painted(found.source, large.shape) | painted(found.copy, large.shape), both) > 0.8
 
 
 def test_honest_ground_shares_no_grain():
     for seed in range(3):
         canvas = canvas_of(ground(seed))
-        found = ShiftTier().find(canvas, Clock(60.0))
+        found = ShiftFinder().find(canvas, Clock(60.0))
         assert all(measure(canvas, interior(each.source), each.matrix)["grain"] < 0.5 for each in found)
 
 
@@ -85,5 +85,5 @@ def test_odd_pictures_have_none(picture):
 
 def test_without_time_nothing_is_found_and_said_so():
     clock = Clock(0.0)
-    assert ShiftTier().find(canvas_of(ground()), clock) == []
+    assert ShiftFinder().find(canvas_of(ground()), clock) == []
     assert clock.cut == ["shifts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -17,9 +18,18 @@ class Clock:
     start: float = field(default_factory=time.thread_time)
     cut: list[str] = field(default_factory=list)
 
+    @classmethod
+    def resumed(cls, seconds: float, used: float, cut: Iterable[str]) -> Clock:
+        """A clock of which so much was used before, perhaps in another process, and what was cut then."""
+        return cls(seconds, time.thread_time() - used, list(cut))
+
+    @property
+    def used(self) -> float:
+        return time.thread_time() - self.start
+
     @property
     def left(self) -> float:
-        return self.seconds - (time.thread_time() - self.start)
+        return self.seconds - self.used
 
     def allows(self, tier: str, *, share: float = 1.0) -> bool:
         """Whether less than this share of the time is used; a tier that is refused is remembered in `cut`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,16 @@ BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
+
+
+class TierName(StrEnum):
+    """The kinds of candidates; the values are the names in decision files and in records of an inspection."""
+
+    PANELS = "panels"
+    KEYPOINTS = "key points"
+    BLOTS = "blots"
+    SHIFTS = "shifts"
+    OBJECTS = "objects"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +52,17 @@ class Patch:
         rows, columns = np.nonzero(self.mask)
         return self.left + float(columns.mean()), self.top + float(rows.mean())
 
+    def overlap(self, other: Patch) -> int:
+        """Pixels that two regions share."""
+        top, left = max(self.top, other.top), max(self.left, other.left)
+        bottom = min(self.top + self.mask.shape[0], other.top + other.mask.shape[0])
+        right = min(self.left + self.mask.shape[1], other.left + other.mask.shape[1])
+        if bottom <= top or right <= left:
+            return 0
+        first = self.mask[top - self.top : bottom - self.top, left - self.left : right - self.left]
+        second = other.mask[top - other.top : bottom - other.top, left - other.left : right - other.left]
+        return int((first & second).sum())
+
     def paint(self, canvas: BoolArray) -> None:
         """Set its pixels in a mask of the whole figure."""
         canvas[self.window] |= self.mask
@@ -50,7 +72,8 @@ class Patch:
 class Match:
     """A region and its copy.
 
-    `matrix` (2, 3) brings x, y of the source to x, y of the copy. `evidence` names what was measured.
+    `matrix` (2, 3) brings x, y of the source to x, y of the copy. `evidence` names what was measured; `tier` is a
+    `TierName`, `probability` what the verifier makes of the evidence.
     Which of the two is the original nobody can tell: `source` is the one that was looked at first.
     """
 
@@ -115,6 +138,11 @@ class Panel:
     @property
     def shape(self) -> Shape:
         return self.bottom - self.top, self.right - self.left
+
+    def scaled(self, down: float, across: float) -> Panel:
+        """The same in pixels of a picture so much higher and wider."""
+        top, bottom = round(self.top * down), round(self.bottom * down)
+        return Panel(top, round(self.left * across), bottom, round(self.right * across), self.kind)
 
 
 @dataclass(frozen=True, slots=True)

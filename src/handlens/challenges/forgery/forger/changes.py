@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -41,8 +42,6 @@ def draw_change(rng: np.random.Generator, *, turned: float, resized: float = 0.3
 
 def changed(patch: ByteArray, shape: BoolArray, change: Change) -> tuple[FloatArray, BoolArray]:
     """A cut-out (h, w, 3) and its mask (h, w), mirrored, turned and sized, without empty margins."""
-    import cv2
-
     picture, cover = patch.astype(np.float32), shape.astype(np.float32)
     if change.mirrored:
         picture, cover = picture[:, ::-1], cover[:, ::-1]
@@ -64,8 +63,6 @@ def changed(patch: ByteArray, shape: BoolArray, change: Change) -> tuple[FloatAr
 
 
 def _warped(picture: FloatArray, matrix: npt.NDArray[np.float64], side: int, *, smooth: bool) -> FloatArray:
-    import cv2
-
     border = cv2.BORDER_REPLICATE if smooth else cv2.BORDER_CONSTANT
     method = cv2.INTER_CUBIC if smooth else cv2.INTER_LINEAR
     return np.asarray(cv2.warpAffine(picture, matrix, (side, side), flags=method, borderMode=border), np.float32)
@@ -82,8 +79,6 @@ def toned(patch: FloatArray, shape: BoolArray, change: Change) -> FloatArray:
 
 def blended(under: ByteArray, patch: FloatArray, shape: BoolArray, change: Change) -> ByteArray:
     """The paste over what was there; its edge fades over `feather` pixels, inside its mask."""
-    import cv2
-
     cover = shape.astype(np.float32)
     if change.feather:
         padded = np.pad(cover, 4)

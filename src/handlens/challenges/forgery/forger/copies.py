@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.changes import Change, blended, changed, draw_change
@@ -155,8 +156,6 @@ def _rectangle(rng: np.random.Generator, area: float) -> BoolArray:
 
 
 def _irregular(rng: np.random.Generator, area: float) -> BoolArray:
-    import cv2
-
     radius = float(np.sqrt(area / np.pi))
     polygon = outline((0, 0), (radius * 1.15, radius / 1.15), rng, roughness=0.2)
     polygon = polygon - polygon.min(axis=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.marks import Overlay, blank, draw_arrow, draw_bar, draw_letter, stamp
@@ -244,7 +245,5 @@ def _print(overlay: Overlay, picture: ByteArray, panels: list[Placed], rng: np.r
 
 def widen(mask: BoolArray, by: int) -> BoolArray:
     """The mask grown by `by` pixels on every side."""
-    import cv2
-
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * by + 1, 2 * by + 1))
     return np.asarray(cv2.dilate(mask.astype(np.uint8), kernel) > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.figures import (
@@ -65,8 +66,6 @@ def _next_section(before: Panel, other: Panel, rng: np.random.Generator) -> Pane
 
     Where the panel before was smaller, everything is of the `other` picture.
     """
-    import cv2
-
     shape = other.objects.shape
     short = min(shape)
     rows, columns = np.indices(shape, np.float32)
@@ -86,8 +85,6 @@ def _next_section(before: Panel, other: Panel, rng: np.random.Generator) -> Pane
 
 def _other_grain(picture: FloatArray, rng: np.random.Generator) -> FloatArray:
     """The same outlines with another grain inside, as strong as the old one at every place."""
-    import cv2
-
     shape = (picture.shape[0], picture.shape[1])
     size = 2 * int(np.clip(min(shape) / 80, 3, 7)) + 1
     smooth = np.asarray(cv2.medianBlur(np.rint(picture).astype(np.uint8), size), np.float32)

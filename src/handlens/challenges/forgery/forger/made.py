@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handlens.challenges.forgery.forger import aftermath as later
+from handlens.challenges.forgery.forger import post_processing
 from handlens.challenges.forgery.forger.copies import SMALLEST, Draft, clone_object, copy_region, cover_up, start
 from handlens.challenges.forgery.forger.figures import draw_figure
 from handlens.challenges.forgery.forger.lookalikes import LOOKALIKES, NEED_PANELS, draw_lookalike
@@ -52,18 +52,18 @@ LOOKALIKE_SHARES = {
 class Wanted:
     """What a figure is to be like.
 
-    size       longer side in pixels, at most
-    sources    clean pictures to cut from; None: painted ones
-    compound   several panels or one; None: a mixture as in the contest
-    plan       the kind, a key of `FORGERIES` or `LOOKALIKES`; None: drawn
-    aftermath  whether something happens to it afterwards; if not, twins differ inside the masks alone
+    size            longer side in pixels, at most
+    sources         clean pictures to cut from; None: painted ones
+    compound        several panels or one; None: a mixture as in the contest
+    plan            the kind, a key of `FORGERIES` or `LOOKALIKES`; None: drawn
+    post_processed  whether it may be resized, blurred or packed afterwards; if not, twins differ inside the masks alone
     """
 
     size: int
     sources: Sources | None = None
     compound: bool | None = None
     plan: str | None = None
-    aftermath: bool = True
+    post_processed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +116,19 @@ def _try_figure(rng: np.random.Generator, kind: str, wanted: Wanted) -> Made | N
         if mask is not None:
             masks.append(mask)
     honest, forged = printed(draft.honest, figure.overlay), printed(draft.forged, figure.overlay)
-    return _finish(Made(honest, forged, tuple(masks), kind), rng, wanted.aftermath)
+    return _finish(Made(honest, forged, tuple(masks), kind), rng, wanted.post_processed)
 
 
-def _finish(made: Made, rng: np.random.Generator, aftermath: bool) -> Made:
+def _finish(made: Made, rng: np.random.Generator, processed: bool) -> Made:
     """What happens to both twins after the forging; never so small that a mask is lost."""
-    if not aftermath:
+    if not processed:
         return made
-    what = later.draw_aftermath(rng, made.honest)
-    masks = tuple(later.apply_to_mask(mask, what) for mask in made.masks)
+    what = post_processing.draw_post_processing(rng, made.honest)
+    masks = tuple(post_processing.apply_to_mask(mask, what) for mask in made.masks)
     if any(mask.sum() < 2 * SMALLEST for mask in masks):
         return made
-    honest = later.apply(made.honest, what)
-    forged = later.apply(made.forged, what) if made.masks else honest
+    honest = post_processing.apply(made.honest, what)
+    forged = post_processing.apply(made.forged, what) if made.masks else honest
     return Made(honest, forged, masks, made.kind)
 
 
@@ -141,4 +141,4 @@ def make_lookalike(seed: int, number: int, wanted: Wanted) -> Made:
     kind = plan or _draw_kind(rng, LOOKALIKE_SHARES, NEED_PANELS, compound)
     figure = draw_lookalike(rng, kind, size=wanted.size, sources=wanted.sources, compound=compound)
     picture = printed(figure.picture, figure.overlay)
-    return _finish(Made(picture, picture, (), kind), rng, wanted.aftermath)
+    return _finish(Made(picture, picture, (), kind), rng, wanted.post_processed)

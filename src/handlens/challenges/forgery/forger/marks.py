@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
 
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.types import Shape
@@ -41,8 +43,6 @@ def printed(picture: ByteArray, overlay: Overlay) -> ByteArray:
 
 def words(text: str, *, height: int) -> npt.NDArray[np.uint8]:
     """A line of type as a coverage map; `height` is the size of the type in pixels."""
-    from PIL import Image, ImageDraw, ImageFont
-
     font = ImageFont.load_default(max(7, height))
     left, _top, right, _bottom = (round(each) for each in font.getbbox(text))
     _left, top, _right, bottom = (round(each) for each in font.getbbox("Ag"))  # words of one line stand on one line
@@ -86,8 +86,6 @@ def draw_bar(
 
 def draw_arrow(overlay: Overlay, window: tuple[slice, slice], rng: np.random.Generator, colour: Colour) -> None:
     """A short arrow that points at something in the panel."""
-    import cv2
-
     height, width = window[0].stop - window[0].start, window[1].stop - window[1].start
     length = max(12.0, min(height, width) * float(rng.uniform(0.06, 0.12)))
     turn = float(rng.uniform(0, 2 * np.pi))

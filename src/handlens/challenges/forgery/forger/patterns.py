@@ -5,6 +5,7 @@ Every repetition has noise of its own, as a camera gives it: no two are the same
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.textures import FloatArray, Panel, blur, clouds, finished, outline, tinted
@@ -13,8 +14,6 @@ from handlens.types import Shape
 
 def paint_grid(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A well plate, or an array of spots or cells that all have nearly the same form."""
-    import cv2
-
     step = max(14.0, min(shape) / float(style.uniform(3, 9)))
     wells, radius = style.uniform() < 0.5, step * float(style.uniform(0.28, 0.42))
     form = int(style.integers(2**32))
@@ -40,8 +39,6 @@ def paint_grid(shape: Shape, rng: np.random.Generator, style: np.random.Generato
 
 def paint_loading(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A blot of a protein that every lane has as much of: the bands are nearly the same, their noise is not."""
-    import cv2
-
     height, width = shape
     lanes = int(np.clip(width / style.uniform(28, 60), 3, 14))
     rows = int(np.clip(height / style.uniform(60, 140), 1, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.marks import Overlay, blank, printed, stamp, words
@@ -15,8 +16,6 @@ _TEXT = ("the", "cells", "were", "stained", "with", "and", "fixed", "for", "ten"
 
 def paint_plot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A bar chart or a line chart with axes, ticks and their labels."""
-    import cv2
-
     height, width = shape
     picture = np.full((*shape, 3), 255, np.uint8)
     overlay = blank(shape)
@@ -33,8 +32,6 @@ def paint_plot(shape: Shape, rng: np.random.Generator, style: np.random.Generato
 
 
 def _bars(picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.Generator) -> None:
-    import cv2
-
     top, left, bottom, right = frame
     count = int(rng.integers(2, 7))
     step = (right - left) / count
@@ -49,8 +46,6 @@ def _bars(picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.G
 
 
 def _lines(picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.Generator) -> None:
-    import cv2
-
     top, left, bottom, right = frame
     for _line in range(int(rng.integers(1, 5))):
         x = np.linspace(left, right, int(rng.integers(5, 14)))
@@ -66,8 +61,6 @@ def _lines(picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.
 def _ticks(
     overlay: Overlay, picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.Generator, type_size: int
 ) -> None:
-    import cv2
-
     top, left, bottom, right = frame
     unit = int(rng.choice([1, 2, 5, 10, 20]))
     for number in range(5):

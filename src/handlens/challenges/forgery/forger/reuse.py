@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -119,8 +120,6 @@ def _shared(matrix: Matrix, window: Box, shape: Shape) -> tuple[BoolArray, BoolA
 
 
 def _seen(scene: FloatArray, matrix: Matrix, shape: Shape) -> FloatArray:
-    import cv2
-
     exact = abs(abs(float(np.linalg.det(matrix[:, :2]))) - 1) < 1e-9
     how = cv2.WARP_INVERSE_MAP | (cv2.INTER_NEAREST if exact else cv2.INTER_CUBIC)
     size = (shape[1], shape[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.textures import ByteArray, LabelArray, Panel
@@ -83,8 +84,6 @@ def _read_objects(entry: Entry) -> LabelArray:
 
 def cut_objects(picture: ByteArray) -> LabelArray:
     """Objects by Otsu's threshold, for pictures without a label map: what is rarer, dark or bright, in pieces."""
-    import cv2
-
     grey = cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), (0, 0), 1.0)
     _level, above = cv2.threshold(grey, 0, 1, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     inside = above if above.mean() < 0.5 else 1 - above
@@ -135,8 +134,6 @@ class SourceBrush:
         return int(some[int(np.argmin(away))])
 
     def _cut(self, number: int, shape: Shape, rng: np.random.Generator) -> Panel:
-        import cv2
-
         picture, objects = self.sources.read(number)
         least = _zoom(objects.shape, shape)
         zoom = max(least, 1.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -43,8 +44,6 @@ second, the style, so that panels painted in the same style look like pictures o
 
 def blur(picture: FloatArray, sigma: float) -> FloatArray:
     """Gaussian blur of a float picture; `sigma` in pixels."""
-    import cv2
-
     return np.asarray(cv2.GaussianBlur(picture, (0, 0), max(sigma, 0.1)), np.float32)
 
 
@@ -53,8 +52,6 @@ def clouds(shape: Shape, rng: np.random.Generator, *, grain: float) -> FloatArra
 
     Coarse clouds are drawn small and enlarged: a wide blur of the full size costs a hundred times more.
     """
-    import cv2
-
     step = max(1.0, grain / 2)
     small = (int(shape[0] / step) + 3, int(shape[1] / step) + 3)
     noise = blur(rng.standard_normal(small, dtype=np.float32), grain / step)
@@ -85,8 +82,6 @@ def outline(
 
 def scatter(shape: Shape, rng: np.random.Generator, *, radius: float, share: float, roughness: float) -> LabelArray:
     """Numbered objects of about `radius` pixels that cover about `share` of the panel and seldom touch."""
-    import cv2
-
     objects = np.zeros(shape, np.int32)
     wanted = max(2, int(share * shape[0] * shape[1] / (np.pi * radius**2)))
     for number in range(1, wanted + 1):
@@ -173,8 +168,6 @@ def paint_granules(shape: Shape, rng: np.random.Generator, style: np.random.Gene
 
 def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A photograph of specimens laid side by side on cloth: long bodies of many kernels, a shadow beside each."""
-    import cv2
-
     height, width = shape
     count = int(np.clip(round(width / height * float(style.uniform(3, 6))), 2, 12))
     step = width / count
@@ -203,8 +196,6 @@ def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Gen
 
 def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
     """A western blot: lanes of dark bands that bend and smear, on a pale uneven membrane."""
-    import cv2
-
     height, width = shape
     lanes = int(np.clip(width / style.uniform(24, 60), 3, 14))
     rows = int(np.clip(height / style.uniform(60, 200), 1, 5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, FloatArray, Match, Matrix, Patch
@@ -80,8 +81,6 @@ def as_display(picture: Array) -> ByteArray:
 
 def align(display: ByteArray, match: Match, *, side: int) -> Aligned:
     """Cut out the source with a margin, and lay the copy back on it; reduced to `side` pixels where it is larger."""
-    import cv2
-
     top, left, height, width = _frame(match.source, display.shape)
     scale = min(1.0, side / max(height, width))
     size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -132,8 +131,6 @@ def _frame(patch: Patch, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 def _shrink(mask: ByteArray, size: tuple[int, int]) -> ByteArray:
     """The mask on a coarser grid without its border, where pixels of region and surroundings are mixed."""
-    import cv2
-
     whole = np.asarray(cv2.resize(mask * 255, size, interpolation=cv2.INTER_AREA), np.uint8)
     inner = np.asarray(cv2.erode((whole == 255).astype(np.uint8), np.ones((3, 3), np.uint8)), np.uint8)
     return inner if inner.any() else whole
@@ -141,8 +138,6 @@ def _shrink(mask: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 def _sample(display: ByteArray, matrix: Matrix, size: tuple[int, int]) -> tuple[ByteArray, BoolArray]:
     """The figure at the places (matrix, 3x3) of a grid of (width, height), and which of those lie in the figure."""
-    import cv2
-
     corners = np.array([[0, 0, 1], [size[0], 0, 1], [0, size[1], 1], [size[0], size[1], 1.0]]) @ matrix.T
     low = np.clip(np.floor(corners.min(axis=0)[:2]) - 2, 0, None).astype(int)
     high = np.minimum(np.ceil(corners.max(axis=0)[:2]) + 3, display.shape[1::-1]).astype(int)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, Match, Patch
 from handlens.challenges.forgery.inspection.naming import Named, outlines
@@ -77,8 +79,6 @@ def _outline(canvas: ByteArray, named: Named, scale: float, *, thick: int) -> No
 
 def _fit(display: ByteArray, most: int, least: int) -> tuple[ByteArray, float]:
     """A copy of the figure to draw on, and its scale."""
-    import cv2
-
     longest = max(display.shape[:2])
     scale = most / longest if longest > most else min(max(1.0, least / longest), ENLARGED_MOST)
     size = max(1, round(display.shape[1] * scale)), max(1, round(display.shape[0] * scale))
@@ -89,8 +89,6 @@ def _fit(display: ByteArray, most: int, least: int) -> tuple[ByteArray, float]:
 
 def _stroke(canvas: ByteArray, lines: Sequence[Any], colour: Colour, thick: int, *, closed: bool) -> None:
     """Lines in the colour with a dark one beneath, so that they show on any ground."""
-    import cv2
-
     points = [np.rint(np.asarray(line) * 8).astype(np.int32)[:, None, :] for line in lines]
     for shade, width in ((CASING, thick + 2), (colour, thick)):
         cv2.polylines(canvas, points, closed, shade, width, cv2.LINE_AA, 3)
@@ -127,8 +125,6 @@ def _holds(patch: Patch, places: Any) -> BoolArray:
 
 def _write_names(canvas: ByteArray, groups: Sequence[Named], scale: float) -> ByteArray:
     """Each region's name in a box of its group's colour, beside the region where there is room."""
-    from PIL import Image, ImageDraw, ImageFont
-
     size = int(np.clip(max(canvas.shape) / 60, 13, 24))
     picture = Image.fromarray(canvas)
     draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)

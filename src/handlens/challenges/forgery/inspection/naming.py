@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match, Patch
@@ -47,8 +48,6 @@ def name_groups(findings: Findings) -> list[Named]:
 
 def outlines(patch: Patch) -> list[Any]:
     """Outer borders of the patch as arrays (points, 2) of x, y in the figure; holes are left out."""
-    import cv2
-
     found, _ = cv2.findContours(
         patch.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE, offset=(patch.left, patch.top)
     )
@@ -64,22 +63,15 @@ def _name(name: str, group: Group, doubtful: bool) -> Named:
 def _index(patch: Patch, regions: list[Patch]) -> int:
     """The region that the patch is; a new one where it is none of those."""
     for index, region in enumerate(regions):
-        if _overlap(patch, region) >= SAME_SHARE:
+        if _iou(patch, region) >= SAME_SHARE:
             return index
     regions.append(patch)
     return len(regions) - 1
 
 
-def _overlap(one: Patch, other: Patch) -> float:
+def _iou(one: Patch, other: Patch) -> float:
     """Intersection over union of two patches."""
-    (a, b), (c, d) = one.window, other.window
-    top, bottom = max(a.start, c.start), min(a.stop, c.stop)
-    left, right = max(b.start, d.start), min(b.stop, d.stop)
-    if top >= bottom or left >= right:
-        return 0.0
-    mine = one.mask[top - one.top : bottom - one.top, left - one.left : right - one.left]
-    theirs = other.mask[top - other.top : bottom - other.top, left - other.left : right - other.left]
-    shared = int((mine & theirs).sum())
+    shared = one.overlap(other)
     return shared / max(1, one.area + other.area - shared)
 
 

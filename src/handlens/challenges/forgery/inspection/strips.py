@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray
 from handlens.challenges.forgery.inspection.aligning import SHOWN_SIDE, Agreement, Aligned
@@ -70,8 +72,6 @@ def _heat(aligned: Aligned, agreement: Agreement, factor: float) -> ByteArray:
 
 
 def _in_colours(level: ByteArray) -> ByteArray:
-    import cv2
-
     return np.asarray(cv2.cvtColor(cv2.applyColorMap(level, cv2.COLORMAP_INFERNO), cv2.COLOR_BGR2RGB), np.uint8)
 
 
@@ -100,8 +100,6 @@ def _enlarge(crop: ByteArray, factor: int) -> ByteArray:
 
 def _outline_mask(tile: ByteArray, mask: BoolArray, colour: Colour) -> None:
     """A thin double line just outside the region, so that none of its pixels is hidden."""
-    import cv2
-
     inside = mask.astype(np.uint8)
     grown = [cv2.dilate(inside, np.ones((side, side), np.uint8)) > 0 for side in (3, 7, 9)]
     tile[grown[0] & ~mask] = CASING
@@ -114,8 +112,6 @@ def _compose(tiles: Sequence[ByteArray], titles: Sequence[str], limit: str) -> B
 
     Over the last one is its scale of colours, from 0 to `limit` grey levels.
     """
-    from PIL import Image, ImageDraw, ImageFont
-
     height, width = tiles[0].shape[:2]
     head, gap = 30, 14
     across = width < 2.2 * height

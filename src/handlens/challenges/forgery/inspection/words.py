@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Findings, Match, Patch
@@ -195,8 +196,6 @@ def _wrap(text: str, indent: str) -> list[str]:
 
 
 def _record_region(name: str, patch: Patch) -> Record:
-    import cv2
-
     x, y = patch.centre
     polygons = [cv2.approxPolyDP(outline[:, None, :], OUTLINE_ERROR, True)[:, 0, :] for outline in outlines(patch)]
     return {

@@ -5,6 +5,7 @@ It is as high and as rough as ink, in patches as wide as strokes: height or roug
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from handlens.challenges.ink.phantom.fields import Map, Plane, Window, blur
@@ -35,8 +36,6 @@ def _patches(plane: Plane, name: str, window: Window, pen: float, rare: float) -
 
 def _fibres(plane: Plane, window: Window, frayed: Map, scale: float) -> Map:
     """Fibres that have come loose from both layers, bent; few everywhere, many in frayed patches."""
-    import cv2
-
     wide = Window(window.top - BEND, window.left - BEND, window.height + 2 * BEND, window.width + 2 * BEND)
     bends = [BEND / 3 * plane.smooth(f"bend {axis}", window, down=9, across=9) for axis in "xy"]
     x = np.arange(window.width, dtype=np.float32)[None, :] + BEND + np.clip(bends[0], -BEND, BEND)

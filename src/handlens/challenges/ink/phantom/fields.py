@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -73,8 +74,6 @@ class Plane:
 
         Very smooth noise is made on a coarser grid and stretched: how smooth it is must not set its cost.
         """
-        import cv2
-
         steps = [max(1, int(deviation / 2.5)) for deviation in (down, across)]
         sides = [deviation / step for deviation, step in zip((down, across), steps, strict=True)]
         kernels = [cv2.getGaussianKernel(2 * int(np.ceil(3.5 * side)) + 1, side, cv2.CV_32F) for side in sides]
@@ -110,8 +109,6 @@ TABLE = 8192
 
 def blur(plane: Any, *, down: float, across: float) -> Map:
     """A Gaussian blur; the edge is repeated outwards."""
-    import cv2
-
     ksize = tuple(2 * int(np.ceil(3.5 * side)) + 1 for side in (across, down))
     field = cv2.GaussianBlur(
         np.asarray(plane, np.float32), ksize, sigmaX=across, sigmaY=down, borderType=cv2.BORDER_REPLICATE

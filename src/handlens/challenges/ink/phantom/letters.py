@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -68,8 +69,6 @@ def choose_hand(random: Random, rows: int) -> Hand:
 
 def write(random: Random, shape: Shape, hand: Hand, maps: Sequence[Path]) -> Mask:
     """Lines of letters over the whole picture; drawn ones where there are no maps."""
-    import cv2
-
     canvas = np.zeros(shape, np.uint8)
     if maps:
         chosen = random.choice(len(maps), min(MAPS, len(maps)), replace=False)
@@ -92,8 +91,6 @@ def write(random: Random, shape: Shape, hand: Hand, maps: Sequence[Path]) -> Mas
 
 
 def _draw_lines(random: Random, canvas: npt.NDArray[np.uint8], hand: Hand) -> None:
-    import cv2
-
     height, pen = hand.height, max(2, round(hand.pen))
     top = -random.uniform(0, 0.5) * height
     while top < canvas.shape[0]:
@@ -134,8 +131,6 @@ def find_maps(folder: Path) -> list[Path]:
 
 def read_glyphs(path: Path, pen: float) -> list[Mask]:
     """The letters of a map, or what hangs together of them, scaled so that a stroke is `pen` wide."""
-    import cv2
-
     ink = read_mask(path).view(np.uint8)
     if not ink.any():
         return []
@@ -157,8 +152,6 @@ def read_glyphs(path: Path, pen: float) -> list[Mask]:
 
 def _stroke_width(ink: npt.NDArray[np.uint8]) -> float:
     """Pixels from one side of a stroke to the other, where it is about as wide as it gets."""
-    import cv2
-
     small = cv2.resize(ink, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_NEAREST) if min(ink.shape) > 512 else ink
     distance = cv2.distanceTransform(cv2.copyMakeBorder(small, 1, 1, 1, 1, cv2.BORDER_CONSTANT), cv2.DIST_L2, 5)
     inside = distance[distance > 0]

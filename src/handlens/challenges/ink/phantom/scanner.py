@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -36,8 +37,6 @@ class Scanner:
 
         It is changed: stacks are large, and copies cost more than the sums.
         """
-        import cv2
-
         framed = Window(window.top - HALO, window.left - HALO, window.height + 2 * HALO, window.width + 2 * HALO)
         _add_grain(plane, matter, framed, 0.22 * self.noise)
         seen = np.empty((self.slices, *window.shape), np.float32)
@@ -85,8 +84,6 @@ class Scanner:
 
 def add_fringes(matter: Volume, *, strength: float) -> Volume:
     """Phase contrast: beside dense things it looks darker than air, and their rims are brighter."""
-    import cv2
-
     slices, height, width = matter.shape
     size = (-(-width // 4), -(-height // 4))
     small = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in matter])

@@ -1,0 +1,47 @@
+"""From scored matches to an answer: which groups it has, which a person may look at, and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from handlens.challenges.forgery.detect.findings import Group, Match
+from handlens.challenges.forgery.detect.grouping import count_regions, group, shares_region
+from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier
+
+WORTH_A_LOOK = 0.2
+"""Least probability of a match that is shown to a person. By hand."""
+
+SURE = 0.5
+"""Least probability of a group in the answer. Rule: a wrong one costs as much as a missing one."""
+
+MOST_REGIONS = 5
+"""Most places that one group can be in: what is there more often repeats by nature, like the squares of a ruler. By
+hand."""
+
+
+def score_matches(matches: Sequence[Match], verifier: Verifier) -> list[Match]:
+    """The matches with their probabilities."""
+    return [replace(match, probability=verifier.probability(match)) for match in matches]
+
+
+def worth_a_look(matches: Sequence[Match]) -> list[Match]:
+    """Those that a person may be shown."""
+    return [match for match in matches if match.probability >= WORTH_A_LOOK]
+
+
+def likely_groups(matches: Sequence[Match]) -> list[Group]:
+    """Groups of which one may be the answer, the surest first."""
+    likely = [match for match in matches if match.probability >= SURE]
+    return [each for each in group(likely) if count_regions(each) <= MOST_REGIONS]
+
+
+def decide(matches: Sequence[Match], decision: Decision) -> tuple[list[Group], list[Group], float]:
+    """Groups that are the answer, groups that a person may look at, and the probability that the figure is forged."""
+    groups = likely_groups(matches)
+    probability = decision.figure(groups[0].probability if groups else 0.0)
+    sure = [each for each in groups if decision.figure(each.probability) > decision.least]
+    said = {id(match) for each in sure for match in each.matches}
+    others = group([match for match in worth_a_look(matches) if id(match) not in said])
+    doubtful = [each for each in others if not any(shares_region(each, known) for known in sure)]
+    return sure, doubtful, probability

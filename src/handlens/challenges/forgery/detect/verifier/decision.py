@@ -1,0 +1,84 @@
+"""From the probabilities of matches to an answer: fitted by training, read by prediction, one file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier, sigmoid
+from handlens.errors import ModelError
+
+FILE = "decision.json"
+"""Name of the fitted decision in a run's folder; the shipped one lies in the folder of the detector."""
+
+CLOSEST = 1e-9
+"""How near a probability may come to 0 or 1 before its log-odds are taken. Rule: far below what a fit can tell."""
+
+
+class Verifier(Protocol):
+    """Says how likely a match is a copy; what it needs to know of the pixels is in the match's evidence.
+
+    A learned verifier takes the place of the curves here: it measures while the canvas is there (as `measure` does)
+    and scores in `probability`.
+    """
+
+    def probability(self, match: Match, /) -> float: ...
+
+    def to_record(self) -> dict[str, Any]:
+        """Its part of the decision file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How likely matches are, and what an answer is worth.
+
+    `worth` is the oF1 to be expected of an answer for a forged figure. `slope` and `offset` bring the surest match to
+    the probability that the figure is forged. `strict` is the probability that hardly an authentic figure exceeds.
+    """
+
+    verifier: Verifier
+    worth: float
+    slope: float = 1.0
+    offset: float = 0.0
+    strict: float = 0.0
+
+    def figure(self, surest: float) -> float:
+        """The probability that a figure is forged, given that of its surest match."""
+        return sigmoid(self.slope * _logit(surest) + self.offset) if surest > 0 else 0.0
+
+    @property
+    def least(self) -> float:
+        """Least probability at which an answer is given: worth more than `authentic`, p f > 1 - p, and seldom wrong."""
+        return max(1 / (1 + self.worth), self.strict)
+
+    def to_json(self) -> str:
+        numbers = {name: getattr(self, name) for name in ("worth", "slope", "offset", "strict")}
+        return json.dumps(self.verifier.to_record() | numbers, indent=1) + "\n"
+
+
+def read_decision(path: Path) -> Decision:
+    """A fitted decision; ModelError where the file is not one."""
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+        return Decision(LogisticVerifier.from_record(page.pop("curves")), **page)
+    except OSError as error:
+        what = f"{path}: cannot be read ({error.strerror}); expected a run of `handlens train forgery`"
+        raise ModelError(what) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(f"{path}: this is no fitted decision ({error}); fit it anew") from error
+
+
+def shipped() -> Decision:
+    """The decision that comes with the program."""
+    return read_decision(Path(__file__).parents[1] / FILE)
+
+
+def _logit(probability: float) -> float:
+    clipped = np.clip(probability, CLOSEST, 1 - CLOSEST)
+    return float(np.log(clipped / (1 - clipped)))

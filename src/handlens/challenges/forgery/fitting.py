@@ -1,0 +1,262 @@
+"""What labelled candidates teach: curves for the verifier, and out of fold how sure, how strict and how good it is.
+
+Every fold is concluded as the detector that ships concludes, regions grown and all: what the fitted numbers describe is
+the detector that people run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from handlens.challenges.forgery.detect.answer import decide, likely_groups
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
+from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, shipped
+from handlens.challenges.forgery.detect.verifier.features import describe
+from handlens.challenges.forgery.detect.verifier.tier import TIERS
+from handlens.challenges.forgery.match_labels import FALSE
+from handlens.challenges.forgery.match_records import MatchRecord
+from handlens.challenges.forgery.score import ORDER
+from handlens.masks.metrics import matched_f1
+from handlens.masks.rle import Rle, encode
+from handlens.splits import fold_of
+from handlens.types import Case, Shape
+
+FOLDS = 5
+"""Parts of the figures; each is predicted by a decision that was fitted to the others."""
+
+POSITIVES, NEGATIVES = 3.0, 20.0
+"""How many matches those of one true copy count for, and how many the false matches of one figure count for at most: a
+texture that repeats has hundreds. By hand."""
+
+WORTH, LEAST_WORTH, MOST_WORTH = 0.8, 0.2, 0.95
+"""The oF1 of an answer for a forged figure before any is known, and the limits of what is learned of it. By hand."""
+
+FEWEST_COPIES = 12
+"""True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like.
+Whole panels had 15 in 1,049 figures, and their own curve was as good there as an older one, fitted to more."""
+
+ALARMS, CERTAIN = 0.03, 0.9
+"""Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
+whoever is accused wrongly has more to lose than a score. Rule: a promise, not a measurement."""
+
+FEWEST_AUTHENTIC = 100
+"""Authentic figures below which that share cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A figure: its group, its true instances, its candidates, and the instance that each match shows, or why not."""
+
+    case: Case
+    truth: tuple[Rle, ...]
+    record: MatchRecord
+    labels: tuple[int, ...]
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """Its candidates, in pixels of the canvas."""
+        return self.record.matches
+
+    @property
+    def shape(self) -> Shape:
+        return self.record.scaling.figure
+
+
+Weigh = Callable[[Sequence[Example], Sequence[Verifier]], list[list[Match]]]
+"""For each example, with the verifier of its fold, what `Detector.weigh` gives."""
+
+
+def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[str, float]]:
+    """The decision fitted to all examples, and what decisions fitted to the others are worth on each fold."""
+    tiers = tiers_to_fit(examples)
+    found = predict_out_of_fold(examples, tiers, weigh)
+    forged = np.array([bool(example.truth) for example in examples])
+    said, value = np.array([bool(answer) for answer in found.answers]), found.scores(examples)
+    curves = fit_curves(examples, tiers)
+    numbers = {
+        "figures": float(len(examples)),
+        "oF1 of forged figures": _mean(value[forged]),
+        "oF1 of forged figures answered": _mean(value[forged & said]),
+        "forged figures answered": _mean(said[forged]),
+        "false alarms": _mean(said[~forged]),
+        "oF1": _mean(value),
+        "tiers fitted": float(len(curves)),
+    }
+    return replace(found.decisions[0], verifier=_with_shipped(curves)), numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfFold:
+    """For each example its fold and its answer by that fold's decision, which was fitted to the other folds.
+
+    The decisions differ in their verifiers alone.
+    """
+
+    folds: Sequence[int]
+    decisions: Sequence[Decision]
+    answers: Sequence[tuple[Rle, ...]]
+
+    def scores(self, examples: Sequence[Example]) -> Any:
+        """oF1 of each example."""
+        return np.array(
+            [score_one(answer, example.truth) for answer, example in zip(self.answers, examples, strict=True)]
+        )
+
+
+def predict_out_of_fold(examples: Sequence[Example], tiers: Sequence[str], weigh: Weigh) -> OutOfFold:
+    """Answers of the detector as it ships, but with verifiers that have not seen the figure.
+
+    The other numbers of the decision are fitted to what these verifiers say: first how sure a figure is, then how
+    strict to be, then what an answer is worth.
+    """
+    folds = _folds(examples)
+    verifiers = [
+        _with_shipped(fit_curves([each for each, own in zip(examples, folds, strict=True) if own != fold], tiers))
+        for fold in range(FOLDS)
+    ]
+    weighed = weigh(examples, [verifiers[fold] for fold in folds])
+    forged = np.array([bool(example.truth) for example in examples])
+    surest = np.array([_surest(matches) for matches in weighed])
+    slope, offset = _calibrate(surest, forged)
+    decision = Decision(LogisticVerifier(), WORTH, slope, offset)
+    groups = np.array(_groups(examples))
+    said = np.array([decision.figure(each) for each in surest[~forged]])
+    decision = replace(decision, strict=_strictness(said, np.isin(groups, groups[forged])[~forged]))
+    decision = replace(decision, worth=_worth(examples, weighed, decision))
+    answers = [answer_of(example, matches, decision) for example, matches in zip(examples, weighed, strict=True)]
+    return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers)
+
+
+def answer_of(example: Example, weighed: Sequence[Match], decision: Decision) -> tuple[Rle, ...]:
+    """The answer that matches come to, as `Detector.conclude` and the predictor make it."""
+    sure, _, _ = decide(weighed, decision)
+    groups = (example.record.scaling.group_to_figure(each) for each in sure)
+    return tuple(encode(group.mask(example.shape), order=ORDER) for group in groups)
+
+
+def _surest(weighed: Sequence[Match]) -> float:
+    """The probability of the surest group that may be the answer; 0 where there is none."""
+    groups = likely_groups(weighed)
+    return groups[0].probability if groups else 0.0
+
+
+def _worth(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:
+    """Mean oF1 of the answers for forged figures."""
+    pairs = [(each.truth, answer_of(each, some, decision)) for each, some in zip(examples, weighed, strict=True)]
+    scores = [score_one(answer, truth) for truth, answer in pairs if truth and answer]
+    return float(np.clip(np.mean(scores), LEAST_WORTH, MOST_WORTH)) if scores else decision.worth
+
+
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _with_shipped(curves: Mapping[str, Curve]) -> LogisticVerifier:
+    """The curves, and for tiers that have none those that come with the program."""
+    known = shipped().verifier
+    return LogisticVerifier({**(known.curves if isinstance(known, LogisticVerifier) else {}), **curves})
+
+
+def tiers_to_fit(examples: Sequence[Example]) -> list[str]:
+    """Tiers that found true copies enough; the others keep the curve that comes with the program, in all folds."""
+    copies = dict.fromkeys(TIERS, 0)
+    for example in examples:
+        pairs = zip(example.matches, example.labels, strict=True)
+        for tier, _label in {(match.tier, label) for match, label in pairs if label >= 0}:
+            copies[tier] += 1
+    return [tier for tier, count in copies.items() if count >= FEWEST_COPIES]
+
+
+def fit_curves(examples: Sequence[Example], tiers: Sequence[str]) -> dict[str, Curve]:
+    """A curve for each of the tiers that has true and false matches."""
+    curves = {}
+    for tier in tiers:
+        features = TIERS[tier].features
+        rows, labels, weights = [], [], []
+        for example in examples:
+            chosen = [
+                (match, label)
+                for match, label in zip(example.matches, example.labels, strict=True)
+                if match.tier == tier
+            ]
+            false = sum(label == FALSE for _, label in chosen)
+            for match, label in chosen:
+                if label >= FALSE:
+                    described = describe(match)
+                    rows.append([described[feature.name] for feature in features])
+                    labels.append(label >= 0)
+                    same = sum(other == label for _, other in chosen)
+                    weights.append(POSITIVES / same if label >= 0 else min(1.0, NEGATIVES / false))
+        truths = np.array(labels, np.bool_)
+        if truths.any() and not truths.all():
+            names, signs = [each.name for each in features], [each.sign for each in features]
+            curves[tier] = fit_curve(names, np.array(rows), truths, np.array(weights), signs=signs)
+    return curves
+
+
+def score_one(said: tuple[Rle, ...], truth: tuple[Rle, ...]) -> float:
+    """oF1 of one figure."""
+    if not said or not truth:
+        return float(not said and not truth)
+    return matched_f1(said, truth)
+
+
+def _folds(examples: Sequence[Example]) -> list[int]:
+    """A fold for each example; an image and its authentic twin have the same."""
+    groups = _groups(examples)
+    folds = min(FOLDS, len(set(groups)))
+    return fold_of(
+        groups, folds=folds, seed=0, strata=["forged" if example.truth else "authentic" for example in examples]
+    )
+
+
+def _groups(examples: Sequence[Example]) -> list[str]:
+    """A name for each example that its twin has too."""
+    return [group_of(example.case) for example in examples]
+
+
+def group_of(case: Case) -> str:
+    return case.group or case.id.rsplit("/", 1)[-1]
+
+
+def _strictness(said: Any, has_twin: Any) -> float:
+    """The probability that surely at most ALARMS of the authentic figures exceed; 0 where there are too few to tell.
+
+    Those with a forged twin are easy, and many: where there are enough of the others, it must hold for them too.
+    """
+    groups = [some for some in (said, said[~has_twin]) if len(some) >= FEWEST_AUTHENTIC]
+    return max((float(np.sort(some)[::-1][_most_alarms(len(some))]) for some in groups), default=0.0)
+
+
+def _most_alarms(count: int) -> int:
+    """How many of so many authentic figures may be called forged so that surely at most ALARMS of all would be.
+
+    The limit of Clopper and Pearson.
+
+    >>> [_most_alarms(count) for count in (100, 200, 400, 4000)]
+    [0, 2, 7, 105]
+    """
+    alarms = np.arange(int(ALARMS * count) + 1)
+    most = beta.ppf(CERTAIN, alarms + 1, count - alarms)
+    return int(np.flatnonzero(most <= ALARMS).max(initial=0))
+
+
+def _calibrate(surest: Any, forged: Any) -> tuple[float, float]:
+    """Slope and offset that bring the log-odds of the surest match to those of the figure.
+
+    Forged and authentic figures count the same in all, as they are equally many in the contest.
+    """
+    chosen = surest > 0
+    if not forged[chosen].any() or forged[chosen].all():
+        return 1.0, 0.0
+    counts = np.where(forged, 0.5 / forged.sum(), 0.5 / (~forged).sum()) * len(forged)
+    odds = np.log(np.clip(surest[chosen], 1e-6, 1 - 1e-6) / (1 - np.clip(surest[chosen], 1e-6, 1 - 1e-6)))
+    curve = fit_curve(("odds",), odds[:, None], forged[chosen], counts[chosen], ridge=0.1)
+    slope = curve.weights[0] / curve.spreads[0]
+    return float(slope), float(curve.offset - slope * curve.means[0])

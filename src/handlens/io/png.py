@@ -1,0 +1,52 @@
+"""PNG files written row by row: a mask of 400 million pixels without an array of them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.io.files import replacing
+from handlens.types import Shape
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_GREY, _RGB = 0, 2
+LEVEL = 6
+"""Of deflate: 9 took three times as long for a twentieth less."""
+
+
+def write_bands(path: Path, shape: Shape, bands: Iterable[npt.NDArray[Any]]) -> None:
+    """Write an image whose rows come in bands from the top: bool (1 bit), uint8 grey or (rows, width, 3) uint8."""
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        stream.write(_SIGNATURE)
+        pack = zlib.compressobj(LEVEL)
+        rows = 0
+        for band in bands:
+            if not rows:
+                bits, colour = (1, _GREY) if band.dtype == np.bool_ else (8, _RGB if band.ndim == 3 else _GREY)
+                head = struct.pack(">IIBBBBB", shape[1], shape[0], bits, colour, 0, 0, 0)
+                _write_chunk(stream, b"IHDR", head)
+            rows += len(band)
+            content = pack.compress(_with_filter_bytes(band))
+            if content:
+                _write_chunk(stream, b"IDAT", content)
+        if rows != shape[0]:
+            raise ValueError(f"{rows} rows of {shape[0]}")
+        _write_chunk(stream, b"IDAT", pack.flush())
+        _write_chunk(stream, b"IEND", b"")
+
+
+def _with_filter_bytes(band: npt.NDArray[Any]) -> bytes:
+    """Rows as PNG has them: a byte 0 (no filter), then the pixels; of bits the first is the highest."""
+    packed = np.packbits(band, axis=1) if band.dtype == np.bool_ else band.reshape(len(band), -1)
+    return np.pad(packed, ((0, 0), (1, 0))).tobytes()
+
+
+def _write_chunk(stream: IO[bytes], kind: bytes, content: bytes) -> None:
+    stream.write(struct.pack(">I", len(content)) + kind + content)
+    stream.write(struct.pack(">I", zlib.crc32(kind + content)))

@@ -1,0 +1,87 @@
+"""A whole training: what of it can be changed, what is refused, and what a run that was begun remembers."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import tiny_training
+
+from handlens import pipeline, registry
+from handlens.challenges.cells.options import CellsTraining
+from handlens.errors import DataError, HandlensError, ModelError
+from handlens.runstore.store import read_manifest
+from handlens.training.engine import split_fields
+from handlens.training.options import Schedule, TrainSettings
+
+CELLS = registry.challenge("cells")
+TINY = replace(CELLS, train=tiny_training.train_challenge)
+
+
+def test_fields_are_changed_by_name():
+    given = {"crop": "64", "rate": "0.1", "encoder": "lite1", "augmentation.stain": "0.3", "bends": "1", "note": "A"}
+    fields, schedule = split_fields(CellsTraining(), Schedule(), given)
+    assert (fields.crop, fields.encoder, schedule.rate, schedule.note) == (64, "lite1", 0.1, "A")
+    assert (fields.augmentation.stain, fields.augmentation.bends) == (0.3, 1.0)
+    assert fields.replace(crop=256, encoder="lite0", augmentation=CellsTraining().augmentation) == CellsTraining()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"crop": "x"}, "crop is 'x'; expected a multiple of 32"),
+        ({"crop": "60"}, "crop is '60'; expected a multiple of 32"),
+        ({"rate": "fast"}, "rate is 'fast'; expected a number from 1e-09 to 10"),
+        ({"rate": "nan"}, "rate is 'nan'; expected a number"),
+        ({"decay": "inf"}, "decay is 'inf'; expected a number"),
+        ({"layout": "rows"}, "layout is 'rows'; expected one of auto, pixels, channels"),
+        ({"batch": "0"}, "batch is '0'; expected a whole number from 1 to"),
+        ({"turns": "3"}, "turns is '3'; expected one of 1, 8"),
+        ({"augmentation.stain": "9"}, r"augmentation\.stain is '9'; expected a number from 0 to 5"),
+        ({"smallest": "2"}, "scale from 2.0 to 1.25; expected smallest first"),
+        ({"nonsense": "1"}, "there is no field nonsense; there are accelerator, aligned, augmentation.bend, augmenta"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(given, message):
+    with pytest.raises(HandlensError, match=message):
+        split_fields(CellsTraining(), Schedule(), given)
+
+
+@pytest.mark.parametrize(("value", "passes"), [("0", False), ("1", True), ("1000000", True), ("1000001", False)])
+def test_both_ends_of_a_range_belong_to_it(value, passes):
+    with nullcontext() if passes else pytest.raises(HandlensError, match="expected a whole number from 1 to 1e"):
+        assert split_fields(CellsTraining(), Schedule(), {"batch": value})[1].batch == int(value)
+
+
+def test_folds_that_cannot_be_filled_are_refused(slides, tmp_path):
+    with pytest.raises(HandlensError, match="4 groups cannot fill 9 folds"):
+        tiny_training.train(slides, tmp_path / "many", settings=TrainSettings(folds=9))
+    with pytest.raises(HandlensError, match="at least 2 are needed"):
+        tiny_training.train(slides, tmp_path / "one", settings=TrainSettings(folds=1))
+    with pytest.raises(HandlensError, match="4 groups cannot fill 9 folds"):
+        pipeline.train(TINY, slides, tmp_path / "many", settings=CELLS.settings(folds=9))
+    assert not (tmp_path / "many").exists()  # so that it can be called again with fewer
+
+
+def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
+    run, two = tmp_path / "run", CELLS.settings(folds=2)
+
+    def stop(done, total, words=""):
+        if words.startswith("fold"):  # not while slides are read
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pipeline.train(TINY, slides, run, settings=two, progress=stop)
+    assert pipeline.read_training(run) == ("cells", slides.resolve(), two.plain())
+    for other in (CELLS.settings(folds=2, set={"rate": "0.5"}), CELLS.settings(folds=3)):
+        with pytest.raises(DataError, match="was begun by another run"):
+            pipeline.train(TINY, slides, run, settings=other)
+    with pytest.raises(DataError, match="no finished training in it"):
+        pipeline.challenge_of_model(run)
+    numbers = pipeline.train(TINY, slides, run, settings=two)
+    page = read_manifest(run)
+    assert (page["finished"], page["numbers"], page["challenge"]) == (True, numbers, "cells")
+    assert pipeline.challenge_of_model(run) == "cells"
+    with pytest.raises(DataError, match="this run is finished"):
+        pipeline.train(TINY, slides, run, settings=two)
+    with pytest.raises(ModelError, match="this model is about cells, not ink"):
+        pipeline.load(registry.challenge("ink"), model=run)
