@@ -1,5 +1,6 @@
 """Settings for every test, and where the real data lies."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,6 +12,12 @@ settings.load_profile("handlens")
 
 # a shell starts what runs in the background with Ctrl-C ignored, and children would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# programs that tests start elsewhere must find the same sources
+if "PYTHONPATH" in os.environ:
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        os.path.abspath(path) for path in os.environ["PYTHONPATH"].split(os.pathsep)
+    )
 
 REAL_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -11,6 +11,9 @@ from handlens.errors import DataError, HandlensError, ModelError, Problem, Submi
 from handlens.masks.rle import EMPTY
 from handlens.types import ALONE, Prediction
 
+LONG = 600.0
+"""Seconds that a long item takes: nobody may wait for it."""
+
 
 class OddError(HandlensError):
     """An error that cannot be unpickled."""
@@ -90,7 +93,7 @@ def trouble(item):
     if item == "lambda":
         return lambda: None
     if item == "long":
-        time.sleep(600)
+        time.sleep(LONG)
     return item
 
 

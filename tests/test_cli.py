@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -428,19 +429,22 @@ def test_score_finds_labels_beside_the_test_cases(lesions, tmp_path):
     )
 
 
-def test_judge_finds_labels_beside_the_test_cases_and_fits_a_narrow_terminal(lesions, tmp_path):
+def test_judge_finds_labels_beside_the_test_cases(lesions, tmp_path):
     model = tmp_path / "an_entry_with_a_long_name_of_a_team_that_likes_long_names.onnx"
     shutil.copy(registry.challenge("lesions").rules.with_name("model") / "model.onnx", model)
     (tmp_path / "broken.onnx").write_bytes(b"nothing")
     done = handlens("judge", "lesions", model.name, "broken.onnx", "--data", lesions, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("3 cases, 2 models\n")
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert model.name in done.stdout, "where it is no terminal, no name is broken"
     page = json.loads(handlens("judge", "lesions", model, "--data", lesions, "--json", "-q").stdout)
     assert (page["cases"], page["models"][0]["rank"]) == (3, 1)
 
 
-def test_standings_fit_a_narrow_terminal_whatever_entries_are_called(capsys):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_standings_fit_a_narrow_terminal_whatever_entries_are_called(capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size((80, 24)))
     parts = {"Final Score": 0.5, "Prediction Score": 0.25, "Efficiency": 0.125, "MiB": 12.0, "ms": 7.5}
     parts |= {f"F1 of class {number}": 0.1 for number in range(10)}
     entries = [Judged(Path(f"{'[red]x' * 20}{number}.onnx"), number, "scored", "", parts) for number in range(1, 5)]
@@ -448,8 +452,12 @@ def test_standings_fit_a_narrow_terminal_whatever_entries_are_called(capsys):
     print_standings(
         Judgement((*entries, refused), 1200, ("Final Score", "Prediction Score", "Efficiency", "MiB", "ms"))
     )
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    if terminal:
+        assert max(map(len, shown.splitlines())) <= 80
+    else:
+        assert all(str(entry.model) in shown for entry in entries)
+        assert max(len(line) for line in shown.splitlines() if "note" in line) <= 80
     assert "[red]x" in shown, "square brackets of a stranger are no markup"
     assert "0.500000" in shown
 

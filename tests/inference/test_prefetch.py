@@ -90,17 +90,23 @@ def test_a_slow_maker_is_told_that_no_more_is_wanted():
     assert heard == [True]
 
 
-def test_only_waiting_is_measured():
-    def make(_ended):
-        time.sleep(0.05)
-        yield from range(3)
+class Clock:
+    """Moves on by one second each time somebody looks at it."""
 
-    waiting, busy, begun = Waiting(), 0.0, time.perf_counter()
-    for _value in prefetch(make, room=3, waiting=waiting):
-        before = time.perf_counter()
-        time.sleep(0.02)
-        busy += time.perf_counter() - before
-    assert 0.04 < waiting.seconds <= time.perf_counter() - begun - busy
+    now = 0.0
+
+    def perf_counter(self):
+        self.now += 1
+        return self.now
+
+
+def test_only_waiting_is_measured(monkeypatch):
+    clock, waiting = Clock(), Waiting()
+    monkeypatch.setattr("handlens.inference.prefetch.time", clock)
+    for _value in prefetch(lambda _ended: range(3), room=3, waiting=waiting):
+        clock.now += 1000  # the value is being used
+    assert waiting.seconds == 4  # three values and the end, a second each
+    assert clock.now > 3000
 
 
 def test_torch_is_not_needed():

@@ -86,6 +86,13 @@ def test_a_run_that_was_stopped_at_once_is_resumed(tmp_path):
         assert run.resumed
 
 
+def test_a_run_that_was_stopped_at_once_does_not_stand_in_the_way_of_another(tmp_path):
+    stop_after(tmp_path / "run")
+    with open_store(tmp_path / "run", "other", ABOUT) as run:
+        assert not run.resumed
+        assert read_manifest(tmp_path / "run")["fingerprint"] == "other"
+
+
 def test_a_finished_run_is_done_again_or_refused(tmp_path):
     with open_store(tmp_path, "key", ABOUT) as run:
         run.finish()

@@ -42,7 +42,7 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     table.add_section()
     table.add_row("all", "", "", "", "", f"{sum(page['seconds'] for page in pages):.1f}")
     print_table(table)
-    message(f"For each challenge {out}/NAME/ holds submission.csv, score.json and the data with its labels.")
+    message(f"{out}/NAME/ holds submission.csv, score.json and the data with its labels.")
 
 
 def run(out: Path, *, seed: int) -> list[dict[str, Any]]:

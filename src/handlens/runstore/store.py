@@ -87,7 +87,7 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
     same = earlier["fingerprint"] == fingerprint
     if same and earlier["finished"] and not again:
         raise DataError("this run is finished: name a new folder, or remove it first", file=folder)
-    if not same and not overwrite:
+    if not same and not overwrite and (earlier["finished"] or not _is_bare(folder)):
         state = "holds the results of" if earlier["finished"] else "was begun by"
         what = f"{state} another run (other data, settings, model or version of handlens)"
         raise DataError(f"{what}: name a new folder, or say --overwrite", file=folder)
@@ -110,15 +110,20 @@ def _forget(folder: Path, before: set[str] | None) -> None:
 
     `before` are the names that it found in its folder; None where it made the folder.
     """
-    ours = {MANIFEST, LOCK, UNFINISHED}
-    if set(os.listdir(folder)) - (before or set()) - ours or any((folder / UNFINISHED).rglob("*")):
+    if not _is_bare(folder, before or set()):
         return
-    if before is None or MANIFEST not in before or before <= ours:
+    if before is None or MANIFEST not in before or _is_bare(folder):
         (folder / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     if before is None:
         (folder / LOCK).unlink(missing_ok=True)
         folder.rmdir()
+
+
+def _is_bare(folder: Path, besides: set[str] | frozenset[str] = frozenset()) -> bool:
+    """Whether a folder holds nothing that a run made, besides these names."""
+    made = set(os.listdir(folder)) - {MANIFEST, LOCK, UNFINISHED} - besides
+    return not made and not any((folder / UNFINISHED).rglob("*"))
 
 
 @contextmanager
