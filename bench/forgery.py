@@ -147,7 +147,7 @@ def detectors(model: Path | None) -> dict[str, Detector]:
         "without shifts": replace(whole, shifts=None),
         "without objects": replace(whole, objects=None),
         "dense squares instead of objects": replace(whole, objects=None, blots=replace(whole.blots, across=0.0)),
-        "without cutting into panels": replace(whole, splitting=replace(whole.splitting, depth=0)),
+        "without cutting into panels": replace(whole, splitter=replace(whole.splitting, depth=0)),
     }
 
 

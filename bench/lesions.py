@@ -273,7 +273,7 @@ def measure_steps(batch: int = 16) -> Iterator[tuple[str, str, str, str]]:
     import torch
 
     from handlens.challenges.lesions.network import PhotoClassifier, class_loss
-    from handlens.training.networks import lay_out
+    from handlens.training.networks import set_memory_format
 
     device.keep_memory()
     for size in (128, 160, 192, 224, 256):
@@ -281,7 +281,7 @@ def measure_steps(batch: int = 16) -> Iterator[tuple[str, str, str, str]]:
         people, classes = torch.zeros(batch, 3), torch.arange(batch) % 10
         for stages in range(5):
             network = PhotoClassifier("lite0", "imagenet", classes=10, sites=7, frozen=stages, still=True, dropout=0.2)
-            lay_out(network, channels_last=True)
+            set_memory_format(network, channels_last=True)
             optimizer = torch.optim.AdamW([each for each in network.parameters() if each.requires_grad], 1e-5)
             seconds = []
             for _ in range(5):

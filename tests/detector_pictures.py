@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.canvas.panels import Splitting
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.geometry.points import interior
 from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier
@@ -114,7 +114,7 @@ def stored(picture, noise=0.0, seed=9):
 
 
 def canvas_of(picture, side=1600):
-    return prepare(stored(picture), side=side, enlargement=1.0, splitting=Splitting())
+    return prepare(stored(picture), side=side, enlargement=1.0, splitter=PanelSplitter())
 
 
 def points_of(mask):

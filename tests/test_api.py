@@ -208,7 +208,7 @@ def test_odd_values_are_refused_in_words(name, predictors):
 def test_a_model_of_another_challenge_is_refused():
     shipped = registry.challenge("cells").rules.with_name("model")
     assert handlens.load("cells", model=str(shipped)).model.folder == shipped
-    with pytest.raises(ModelError, match="this model is about cells, not ink"):
+    with pytest.raises(ModelError, match="this model was trained for cells, not ink"):
         handlens.load("ink", model=shipped)
 
 

@@ -25,7 +25,7 @@ from handlens.runstore.store import UNFINISHED
 from handlens.settings import fields_of
 from handlens.types import Judged, Judgement
 
-EXAMPLES = {  # a good table for made-up truth, small enough to write by hand
+EXAMPLES = {  # a good table for synthetic truth, small enough to write by hand
     "forgery": ("case_id,annotation,shape\n1,authentic,authentic\n2,\"[1, 4]\",\"[9, 9]\"\n", 'case_id,annotation\n2,"[1, 4]"\n1,authentic\n'),
     "ink": ("Id,Predicted,height,width\na,1 4,9,9\n", "Id,Predicted\na,1 4\n"),
     "cells": ("img,pixels\n0,1 4\n", "img,pixels\n0,1 4\n"),
@@ -135,7 +135,7 @@ def test_data_says_what_is_there_and_what_is_wrong(cells, tmp_path):
     (tmp_path / "im" / "00.png").write_bytes(b"not a picture")
     bad = handlens("data", "cells", tmp_path)
     assert bad.returncode == 1
-    assert "im/00.png: not a readable picture" in bad.stdout
+    assert "im/00.png: not a readable image" in bad.stdout
     assert json.loads(handlens("data", "cells", tmp_path, "--json").stdout)["problems"][0]["file"] == "im/00.png"
 
 

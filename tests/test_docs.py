@@ -406,8 +406,8 @@ def test_code_is_under_the_licence_of_the_project():
 DIALECT = (
     *(
         "asked of a network",
-        "told to solve",
-        "by lot",
+        "given to solve",
+        "at random",
         "without a find",
         "the plain solver",
         "plain solvers",

@@ -352,7 +352,7 @@ def test_a_case_that_cannot_be_read_cannot_be_checked(cells, tmp_path):
     challenge = registry.challenge("cells")
     (problem,) = pipeline.check(challenge, tmp_path / "mine.csv", tmp_path / "data", challenge.settings())
     assert str(problem).startswith("img 0: cannot be checked: ")
-    assert "00.png: not a readable picture" in str(problem)
+    assert "00.png: not a readable image" in str(problem)
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path):

@@ -15,9 +15,7 @@ AnswerT = TypeVar("AnswerT")
 ALL, NONE = "all", "none"
 
 
-def choose(
-    text: str | None, known: Mapping[str, Artefact[AnswerT]], default: Sequence[str]
-) -> list[Artefact[AnswerT]]:
+def choose(text: str | None, known: Mapping[str, Artefact[AnswerT]], default: Sequence[str]) -> list[Artefact[AnswerT]]:
     """The artefacts that `--write` names: some of the known ones with commas between them, `all` or `none`.
 
     >>> choose("none", {}, ())

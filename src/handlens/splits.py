@@ -63,7 +63,7 @@ def _deal(contents: Mapping[str, _Strata], folds: int, seed: int) -> dict[str, i
 
 
 def _dealing_order(contents: Mapping[str, _Strata], totals: _Strata, seed: int) -> list[str]:
-    """Large groups first, while there is room to even them out; then rare strata, one by one; then by lot."""
+    """Large groups first, while there is room to even them out; then rare strata, one by one; then at random."""
     lots = np.random.default_rng([seed, len(contents)]).permutation(len(contents)).tolist()
     lot = dict(zip(contents, lots, strict=True))
 

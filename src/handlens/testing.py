@@ -22,7 +22,7 @@ class ContractError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A challenge, a small made-up data set of it, and a folder to write in."""
+    """A challenge, a small synthetic data set of it, and a folder to write in."""
 
     challenge: AnyChallenge
     data: Path
@@ -72,7 +72,7 @@ def make_world(challenge: AnyChallenge, folder: Path, *, seed: int = 0, cases: i
 
 
 def check_challenge(challenge: AnyChallenge, folder: Path) -> None:
-    """Check every promise on made-up data in an empty folder; ContractError names the first that is broken."""
+    """Check every promise on synthetic data in an empty folder; ContractError names the first that is broken."""
     world = make_world(challenge, folder)
     for promise in PROMISES:
         promise(world)

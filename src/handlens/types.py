@@ -249,7 +249,7 @@ ContraSettingsT = TypeVar("ContraSettingsT", bound=Settings, contravariant=True)
 
 
 class WriteSample(Protocol[ContraSettingsT]):
-    """Writes generated data in the true layout into an empty folder."""
+    """Writes synthetic data in the true layout into an empty folder."""
 
     def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int, settings: ContraSettingsT) -> None: ...
 
@@ -295,7 +295,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class SampleDefaults:
-    """Cases in the test part and image size of a made-up data set small enough for a demo."""
+    """Cases in the test part and image size of a synthetic data set small enough for a demo."""
 
     cases: int
     size: int
@@ -308,7 +308,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     read_cases   the cases of one part of a data folder; an empty list where the part is absent
     open_truth   labelled cases of a data folder or a solution file
     survey       what is in a data folder, and what is wrong with it
-    write_sample generated data into an empty folder: (folder, seed=, cases=, size=, settings=)
+    write_sample synthetic data into an empty folder: (folder, seed=, cases=, size=, settings=)
     codec        how answers are written, under these settings
     score        the exact score of parsed answers, one for every case of the truth
     perfect      the answer that matches a label

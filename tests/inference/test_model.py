@@ -46,7 +46,7 @@ def test_a_model_is_a_network_and_its_plan(tmp_path):
 def test_a_plan_about_another_challenge_is_refused(tmp_path):
     write_plan(tmp_path, challenge="ink")
     assert open_model(tmp_path, challenge="ink").plan.challenge == "ink"
-    with pytest.raises(ModelError, match="this model is about ink, not cells"):
+    with pytest.raises(ModelError, match="this model was trained for ink, not cells"):
         open_model(tmp_path, challenge="cells")
 
 

@@ -91,7 +91,7 @@ def test_pillow_and_we_agree_about_lzw_pages(tmp_path):
     ("content", "message"),
     [
         (b"%PDF-1.4 rubbish", "not a readable PDF: copy it again"),
-        (b"II*\0rubbish!", "not a readable picture"),
+        (b"II*\0rubbish!", "not a readable image"),
     ],
 )
 def test_a_broken_document_is_refused(tmp_path, content, message):

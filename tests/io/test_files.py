@@ -1,4 +1,4 @@
-"""Writes that are whole or not there: whatever goes wrong in the middle, the old file is what is left."""
+"""Writes that are atomic: whatever goes wrong in the middle, the old file is what is left."""
 
 from __future__ import annotations
 

@@ -121,5 +121,5 @@ def test_no_rows_beyond_the_picture(tmp_path):
 
 def test_what_is_no_picture_is_refused(tmp_path):
     (tmp_path / "a.tif").write_bytes(b"II*\0nonsense")
-    with pytest.raises(DataError, match="not a readable picture"), row_reader.opened(tmp_path / "a.tif"):
+    with pytest.raises(DataError, match="not a readable image"), row_reader.opened(tmp_path / "a.tif"):
         pass

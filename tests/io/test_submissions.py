@@ -65,7 +65,7 @@ def test_spellings_that_are_valid(tmp_path, content):
         ("img;pixels\n0;\n", ["line 1: the columns are img;pixels; expected img, pixels: separate them with commas"]),
         ("img,pixels\n00,\n01,\n02,\n", [*(f"line {n + 2}: img 0{n} is not one of the 3 cases (0, 1, 2)" for n in range(3)), *(f"no row for img {n}" for n in range(3)), "img is a plain number: 00.png is img 0, not 00"]),
         ("img,pixels\n01,\n02,\n03,\n", [*(f"line {n + 1}: img 0{n} is not one of the 3 cases (0, 1, 2)" for n in range(1, 4)), *(f"no row for img {n}" for n in range(3)), "img counts from 1 here, but ids start at 0"]),
-        ("img,pixels\n0,\n1,\n2,\n2,\n", ["line 5: img 2 is there twice, first at line 4"]),
+        ("img,pixels\n0,\n1,\n2,\n2,\n", ["line 5: img 2 is duplicated, first at line 4"]),
         ("img,pixels\n0,\n1,\n2,\n7,\n", ["line 5: img 7 is not one of the 3 cases (0, 1, 2)"]),
         ("img,pixels\n0,\n01,\n2,\n", ["line 3: img 01 is not one of the 3 cases (0, 1, 2)", "no row for img 1", "img is a plain number: 00.png is img 0, not 00"]),
         ("img,pixels\n0,1 1,5\n1,\n2,\n", ["line 2, img 0: 3 fields, the header has 2; text with commas goes in double quotes"]),
@@ -156,7 +156,7 @@ def test_parquet_ids_may_be_text_or_whole_numbers(tmp_path, ids):
         ({"img": ["0", "1", "2"], "pixels": ["1 1", None, "5 2"]}, "row 2, img 1: a value is missing (null)"),
         ({"img": [0.0, 1.0, 2.0], "pixels": ["", "", ""]}, "row 1: img 0.0 is not one of"),
         ({"img": ["0", None, "2"], "pixels": ["", "", ""]}, "row 2: img is missing"),
-        ({"img": ["0", "1", "1"], "pixels": ["", "", ""]}, "row 3: img 1 is there twice, first at row 2"),
+        ({"img": ["0", "1", "1"], "pixels": ["", "", ""]}, "row 3: img 1 is duplicated, first at row 2"),
         ({"img": ["0", "1", "2"], "pixels": [[1], [2], [3]]}, "column 'pixels' is of type list<"),
         (
             {"img": ["0", "1", "2"], "pixels": pa.array([10**15] * 3, pa.timestamp("s"))},
@@ -261,7 +261,7 @@ def test_time_does_not_grow_with_the_square(tmp_path, count, content):
     assert len(submissions.read_submission(tmp_path / "many.csv", CODEC, cases).problems) >= count
     truth = "img,pixels\n" + "".join(f"{number},\n" for number in range(100_000)) + "99999,\n"
     (tmp_path / "truth.csv").write_text(truth)
-    with pytest.raises(DataError, match="img 99999 is there twice"):
+    with pytest.raises(DataError, match="img 99999 is duplicated"):
         submissions.read_solutions(tmp_path / "truth.csv", id_column="img", answer_column="pixels")
     assert time.process_time() - started < 15
 
@@ -301,8 +301,8 @@ def test_writing_is_atomic(tmp_path, monkeypatch):
     [
         ("a,b\n", "line 1: the columns are a, b; a solution has img, pixels"),
         ("img,pixels\n", "no rows under the header"),
-        ("img,pixels\n0,\n0,\n", "line 3: img 0 is there twice"),
-        ("img,pixels,pixels\n0,1 4,9 9\n", "line 1: a column is there twice: img, pixels, pixels"),
+        ("img,pixels\n0,\n0,\n", "line 3: img 0 is duplicated"),
+        ("img,pixels,pixels\n0,1 4,9 9\n", "line 1: a column is duplicated: img, pixels, pixels"),
         (b"img,pixels\n\xff,1 4\n", "line 2: the row is not UTF-8 text"),
         ("img,pixels,shape\n0,1 1,[10 10]\n", r"line 2: shape \[10 10\]; expected \[height, width\] or nothing"),
         ("img,pixels,shape\n0,1 1," + "[" * 99_999 + "\n", "line 2: shape"),

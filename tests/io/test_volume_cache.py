@@ -1,4 +1,4 @@
-"""Kept slices: the same voxels as the stack's, made once, never stale, and safe to delete."""
+"""Cached slices: the same voxels as the stack's, made once, never stale, and safe to delete."""
 
 from __future__ import annotations
 

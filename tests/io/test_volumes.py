@@ -183,7 +183,7 @@ def test_a_wide_gap_is_one_problem(stack: Path) -> None:
 def test_a_number_twice_is_named(stack: Path) -> None:
     (stack / "2.tif").write_bytes((stack / "02.tif").read_bytes())
     message = refusal(stack)
-    assert "slice 2 is there twice" in message
+    assert "slice 2 is duplicated" in message
     assert "02.tif" in message
 
 

@@ -1,4 +1,4 @@
-"""Pieces of masks as runs: the same as OpenCV finds among pixels."""
+"""Components of masks as runs: the same as OpenCV finds among pixels."""
 
 import cv2
 import numpy as np
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from handlens.masks.components import Pieces, drop_specks, fill_holes, find_pieces, join, split_rows
+from handlens.masks.components import Components, drop_small, fill_holes, join, label_components, split_rows
 from handlens.masks.rle import EMPTY, Rle, decode, encode
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
@@ -23,7 +23,7 @@ def pixels_of(runs, shape):
 
 @given(masks)
 def test_pieces_are_those_of_opencv(mask):
-    found = find_pieces(rows_of(mask), mask.shape)
+    found = label_components(rows_of(mask), mask.shape)
     count, labels, facts, centres = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=4)
     first = [int(np.flatnonzero(labels.ravel() == number)[0]) for number in range(1, count)]
     order = 1 + np.argsort(first).astype(int)
@@ -64,7 +64,7 @@ def test_specks_and_holes(mask, size):
     runs = rows_of(mask)
     _, labels, facts, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=4)
     keep = facts[:, cv2.CC_STAT_AREA] >= size
-    assert np.array_equal(pixels_of(drop_specks(runs, mask.shape, smallest=size), mask.shape), mask & keep[labels])
+    assert np.array_equal(pixels_of(drop_small(runs, mask.shape, smallest=size), mask.shape), mask & keep[labels])
     _, labels, facts, _ = cv2.connectedComponentsWithStats((~mask).astype(np.uint8), connectivity=4)
     x, y, width, height, area = facts.T
     hole = (area <= size) & (x > 0) & (y > 0) & (x + width < mask.shape[1]) & (y + height < mask.shape[0])
@@ -74,8 +74,8 @@ def test_specks_and_holes(mask, size):
 
 @pytest.mark.parametrize("shape", [(0, 0), (3, 4)])
 def test_an_empty_mask_has_no_pieces(shape):
-    found = find_pieces(EMPTY, shape)
-    assert isinstance(found, Pieces)
+    found = label_components(EMPTY, shape)
+    assert isinstance(found, Components)
     assert (found.count, len(found.areas), found.boxes.shape, found.centres.shape) == (0, 0, (0, 4), (0, 2))
-    assert drop_specks(EMPTY, shape, smallest=9) is EMPTY
+    assert drop_small(EMPTY, shape, smallest=9) is EMPTY
     assert fill_holes(EMPTY, shape, largest=9) is EMPTY

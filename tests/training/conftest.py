@@ -1,4 +1,4 @@
-"""Made-up slides for trainings that take seconds."""
+"""Synthetic slides for trainings that take seconds."""
 
 import pytest
 

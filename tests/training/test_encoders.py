@@ -9,7 +9,7 @@ from handlens.challenges.cells.network import LightUNet
 from handlens.errors import HandlensError, ModelError
 from handlens.training import encoders
 from handlens.training.encoders import SIZES, LiteEncoder, SameConv, make_encoder, published_name, read_weights
-from handlens.training.networks import lay_out
+from handlens.training.networks import set_memory_format
 
 DEEP = {"lite0": (16, 24, 40, 112, 320), "lite1": (16, 24, 40, 112, 320), "lite2": (16, 24, 48, 120, 352)}
 BLOCKS = {"lite0": 16, "lite1": 21, "lite2": 21}  # as the published files have
@@ -109,7 +109,7 @@ def test_both_layouts_give_the_same_numbers():
     answers = []
     with torch.inference_mode():
         for way in (True, False):
-            lay_out(network, channels_last=way)
+            set_memory_format(network, channels_last=way)
             answers.append(network(image))
     assert answers[0].shape == (2, 64, 96)
     assert torch.allclose(*answers, atol=1e-4)

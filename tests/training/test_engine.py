@@ -20,7 +20,7 @@ TINY = replace(CELLS, train=tiny_training.train_challenge)
 def test_fields_are_changed_by_name():
     given = {"crop": "64", "rate": "0.1", "encoder": "lite1", "augmentation.stain": "0.3", "bends": "1", "note": "A"}
     fields, schedule = split_fields(CellsTraining(), Schedule(), given)
-    assert (fields.crop, fields.encoder, schedule.rate, schedule.note) == (64, "lite1", 0.1, "A")
+    assert (fields.crop, fields.encoder, schedule.learning_rate, schedule.note) == (64, "lite1", 0.1, "A")
     assert (fields.augmentation.stain, fields.augmentation.bends) == (0.3, 1.0)
     assert fields.replace(crop=256, encoder="lite0", augmentation=CellsTraining().augmentation) == CellsTraining()
 
@@ -83,5 +83,5 @@ def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
     assert pipeline.challenge_of_model(run) == "cells"
     with pytest.raises(DataError, match="this run is finished"):
         pipeline.train(TINY, slides, run, settings=two)
-    with pytest.raises(ModelError, match="this model is about cells, not ink"):
+    with pytest.raises(ModelError, match="this model was trained for cells, not ink"):
         pipeline.load(registry.challenge("ink"), model=run)

@@ -61,7 +61,7 @@ def _model_page(challenge: AnyChallenge) -> dict[str, Any] | None:
     if not is_model(folder):
         return None
     model = open_model(folder, challenge=challenge.name)
-    note = str(model.plan.schedule.get("note") or "Trained on generated data alone.")
+    note = str(model.plan.schedule.get("note") or "Trained on synthetic data alone.")
     licence = model.licence or "Apache-2.0"
     return {"challenge": challenge.name, "licence": licence, "note": note, "folder": str(folder)}
 
@@ -95,7 +95,7 @@ def _sample(challenge: AnyChallenge) -> click.Command:
     )
     @JSON
     def command(folder: Path, seed: int, cases: int, size: int, as_json: bool, **options: Any) -> None:
-        """Write generated data: train with labels, test without, the labels of the test part in FOLDER/truth."""
+        """Write synthetic data: train with labels, test without, the labels of the test part in FOLDER/truth."""
         from handlens import pipeline
 
         settings = challenge.settings(**options)
@@ -104,7 +104,7 @@ def _sample(challenge: AnyChallenge) -> click.Command:
         if as_json:
             print_json({"folder": str(folder), "truth": str(truth), "cases": cases, "seed": seed, "size": size})
         else:
-            message(f"{folder}: {counted(cases, 'generated test case')}, their labels in {truth}")
+            message(f"{folder}: {counted(cases, 'synthetic test case')}, their labels in {truth}")
 
     return with_options(command, challenge, "sample")
 
@@ -144,7 +144,7 @@ def commands() -> list[click.Command]:
         with_verbosity(list_challenges),
         ChallengeGroup("rules", _rules, "NAME", "Print a challenge's rules with their numbered Readings."),
         ChallengeGroup(
-            "sample", _sample, "NAME FOLDER [OPTIONS]", "Write generated data in a challenge's true layout."
+            "sample", _sample, "NAME FOLDER [OPTIONS]", "Write synthetic data in a challenge's true layout."
         ),
         ChallengeGroup("data", _data, "NAME FOLDER [OPTIONS]", "Describe a data folder and list every problem in it."),
     ]

@@ -1,4 +1,4 @@
-"""The command `demo`: generated data of every built-in challenge, solved, checked and scored."""
+"""The command `demo`: synthetic data of every built-in challenge, solved, checked and scored."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PATH = click.Path(path_type=Path)
 @click.option(
     "-o", "--out", type=PATH, default=Path("demo-out"), show_default=True, help="Folder for data and answers."
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the generated data.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the synthetic data.")
 @JSON
 def demo(out: Path, seed: int, as_json: bool) -> None:
-    """Solve and score generated data of all four challenges, in under two minutes."""
+    """Solve and score synthetic data of all four challenges, in under two minutes."""
     with resumable():
         pages = run(out, seed=seed)
     if as_json:

@@ -64,7 +64,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         for gap in judgement.unguarded:
-            message(f"note: not guarded on this machine: {gap}")
+            message(f"note: not sandboxed on this machine: {gap}")
         sys.exit(1 if any(entry.rank == 0 for entry in judgement.models) else 0)
 
     return with_options(command, challenge, "judge")

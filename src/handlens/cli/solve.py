@@ -59,7 +59,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         if solved.score is None:
             click.echo("no score: the data folder has no labels for these cases")
         else:
-            click.echo(f"score {solved.score.value!r} ({challenge.metric}); the empty answer: {solved.empty_score!r}")
+            click.echo(f"score {solved.score.value!r} ({challenge.metric}); empty prediction: {solved.empty_score!r}")
 
     return with_options(command, challenge, "solve")
 

@@ -91,7 +91,7 @@ def _pickled(value: object) -> bytes:
     try:
         return pickle.dumps(value)
     except Exception as error:  # whatever the value's own code raises
-        what = f"this solver cannot be shared among processes ({type(error).__name__}: {error})"
+        what = f"this predictor cannot be pickled ({type(error).__name__}: {error})"
         raise HandlensError(f"{what}: use one worker") from error
 
 

@@ -59,7 +59,7 @@ def open_model(folder: Path, *, challenge: str) -> Model:
     """The model of a folder; refused where it is about another challenge."""
     plan = read_plan(folder)
     if plan.challenge != challenge:
-        raise ModelError(f"{folder}: this model is about {plan.challenge}, not {challenge}")
+        raise ModelError(f"{folder}: this model was trained for {plan.challenge}, not {challenge}")
     return Model(folder, plan)
 
 

@@ -1,4 +1,4 @@
-"""Writes that are whole or not there: a temporary file beside the target, fsync, rename."""
+"""Writes that are atomic: a temporary file beside the target, fsync, rename."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

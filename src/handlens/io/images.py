@@ -200,7 +200,7 @@ def _not_a_picture(path: Path, error: Exception) -> DataError:
     kind = of_file(path)
     if kind and not kind.read:
         return DataError(f"{kind.name} is not read here: {kind.remedy}", file=path)
-    return DataError(f"not a readable picture ({_reason(error, path)}): copy it again", file=path)
+    return DataError(f"not a readable image ({_reason(error, path)}): copy it again", file=path)
 
 
 def _refuse_bomb(path: Path, header: Header, size: int) -> None:

@@ -82,7 +82,7 @@ class _Reader(Generic[AnswerT]):
             self.strangers.append(id_text)
             self.report(row, f"{noun} {_short(id_text)} is not one of the {self.cases_shown}")
         elif id_text in self.seen:
-            self.report(row, f"{noun} {id_text} is there twice, first at {self.seen[id_text]}")
+            self.report(row, f"{noun} {id_text} is duplicated, first at {self.seen[id_text]}")
         elif len(row.cells) != len(self.codec.header):
             self.seen[id_text] = row.place
             what = f"{counted(len(row.cells), 'field')}, the header has {len(self.codec.header)}"
@@ -184,7 +184,7 @@ def read_solutions(path: Path, *, id_column: str, answer_column: str) -> list[So
                 f"the columns are {_listed(names) or 'none'}; a solution has {id_column}, {answer_column}", 1
             )
         if len(set(names)) < len(names):
-            raise TableError(f"a column is there twice: {_listed(names)}", 1)
+            raise TableError(f"a column is duplicated: {_listed(names)}", 1)
         solutions = [_read_solution(row, names, id_column, answer_column) for row in rows]
         _refuse_twice(solutions, id_column)
     except TableError as error:
@@ -198,7 +198,7 @@ def _refuse_twice(solutions: Sequence[Solution], id_column: str) -> None:
     seen: set[str] = set()
     for solution in solutions:
         if solution.id in seen:
-            raise TableError(f"{id_column} {_short(solution.id)} is there twice: every case has one row", solution.line)
+            raise TableError(f"{id_column} {_short(solution.id)} is duplicated: every case has one row", solution.line)
         seen.add(solution.id)
 
 

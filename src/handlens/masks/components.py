@@ -19,10 +19,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
-    """Rle, none of which goes past the end of a row, and the piece that each belongs to, numbered from 0.
+class Components:
+    """Runs, none of which goes past the end of a row, and the piece that each belongs to, numbered from 0.
 
-    Pieces are numbered in the order of their first pixels, along the rows.
+    Components are numbered in the order of their first pixels, along the rows.
     """
 
     runs: Rle
@@ -57,7 +57,7 @@ class Pieces:
         return np.stack([down, across], axis=1) / np.maximum(self.areas, 1)[:, None]
 
     def chosen(self, keep: npt.NDArray[np.bool_]) -> Rle:
-        """Rle of the pieces that are kept."""
+        """Runs of the components that are kept."""
         mine = keep[self.number]
         return Rle(self.runs.starts[mine], self.runs.lengths[mine])
 
@@ -75,7 +75,7 @@ def split_rows(runs: Rle, width: int) -> Rle:
 
 
 def join(bands: Iterable[Rle]) -> Rle:
-    """Rle that follow each other as one mask; where one ends and the next begins they become one.
+    """Consecutive runs as one mask; where one ends and the next begins they become one.
 
     >>> join([Rle(np.array([0]), np.array([4])), Rle(np.array([4, 9]), np.array([1, 1]))]).lengths
     array([5, 1])
@@ -90,13 +90,13 @@ def join(bands: Iterable[Rle]) -> Rle:
     return Rle(starts, ends - starts)
 
 
-def find_pieces(runs: Rle, shape: Shape) -> Pieces:
-    """Pieces of a mask whose runs go along rows; pixels belong together where they share a side."""
+def label_components(runs: Rle, shape: Shape) -> Components:
+    """Components of a mask whose runs go along rows; pixels belong together where they share a side."""
     width = shape[1]
     runs = split_rows(runs, width)
     count = len(runs.starts)
     if not count:
-        return Pieces(runs, np.empty(0, np.int64), 0, shape)
+        return Components(runs, np.empty(0, np.int64), 0, shape)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -108,7 +108,7 @@ def find_pieces(runs: Rle, shape: Shape) -> Pieces:
     below = np.repeat(first, meetings) + np.arange(len(above)) - np.repeat(meetings.cumsum() - meetings, meetings)
     links = coo_array((np.ones(len(above), np.bool_), (above, below)), shape=(count, count))
     _, labels = connected_components(links, directed=False)
-    return Pieces(runs, *number_in_order(labels), shape)
+    return Components(runs, *number_in_order(labels), shape)
 
 
 def number_in_order(labels: npt.NDArray[np.integer[Any]]) -> tuple[IntArray, int]:
@@ -123,11 +123,11 @@ def number_in_order(labels: npt.NDArray[np.integer[Any]]) -> tuple[IntArray, int
     return order[places], len(firsts)
 
 
-def drop_specks(runs: Rle, shape: Shape, *, smallest: int) -> Rle:
+def drop_small(runs: Rle, shape: Shape, *, smallest: int) -> Rle:
     """The mask without pieces of fewer than `smallest` pixels."""
     if smallest <= 1 or not len(runs.starts):
         return runs
-    pieces = find_pieces(runs, shape)
+    pieces = label_components(runs, shape)
     return join([pieces.chosen(pieces.areas >= smallest)])
 
 
@@ -135,7 +135,7 @@ def fill_holes(runs: Rle, shape: Shape, *, largest: int) -> Rle:
     """The mask with its holes filled, up to `largest` pixels each; a gap at the picture's edge is no hole."""
     if largest < 1 or not len(runs.starts):
         return runs
-    pieces = find_pieces(_complement(runs, shape), shape)
+    pieces = label_components(_complement(runs, shape), shape)
     boxes = pieces.boxes
     inside = (boxes[:, :2] > 0).all(axis=1) & (boxes[:, 2:] < shape).all(axis=1)
     holes = pieces.chosen(inside & (pieces.areas <= largest))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from handlens.masks.rle import Rle, areas, overlap, overlaps
 
 BATCH_RUNS = 50_000
-"""Rle that are compared at once: enough to spare most of the overhead, few enough for the processor's cache."""
+"""Runs compared at once: enough to spare most of the overhead, few enough for the processor's cache."""
 
 _TINY = 1e-300
 """Below every sum of a precision and a recall that is not 0, so that 0 / 0 becomes 0 and nothing else changes."""

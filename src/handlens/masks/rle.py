@@ -232,7 +232,7 @@ def _find_fault(starts: IntArray, lengths: IntArray, limit: int, limit_is_known:
         return f"pair {bad + 2} starts at pixel {after}, pair {bad + 1} at {before}: starts must ascend"
     if (bad := _first(starts[1:] < ends[:-1])) is not None:
         start, end = starts[bad + 1] + 1, ends[bad]
-        return f"pair {bad + 2} starts at pixel {start}, pair {bad + 1} ends at {end}: a pixel is there twice"
+        return f"pair {bad + 2} starts at pixel {start}, pair {bad + 1} ends at {end}: a pixel is duplicated"
     bad = int((ends > limit).argmax())
     has = f"the image has {limit}" if limit_is_known else f"no image has more than {limit}"
     return f"pair {bad + 1} ends at pixel {ends[bad]}, {has}"

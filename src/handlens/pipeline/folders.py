@@ -25,7 +25,7 @@ def sample(
     size: int,
     settings: SettingsT | None = None,
 ) -> None:
-    """Generated data in the true layout; the folder appears whole or not at all."""
+    """Generated data in the true layout; the folder appears atomically."""
     settings = challenge.settings() if settings is None else settings
     with new_folder(folder) as temporary:
         challenge.write_sample(temporary, seed=seed, cases=cases, size=size, settings=settings)

@@ -71,6 +71,6 @@ def judge(
 ) -> Judgement:
     """Run and rank untrusted models on the labelled cases of a data folder."""
     if challenge.judge is None:
-        raise HandlensError(f"{challenge.name} takes no models of others")
+        raise HandlensError(f"{challenge.name} does not support judge")
     truth = join_truth(challenge, folder, settings, part)
     return challenge.judge(models, truth, settings, limits or Limits(), progress)

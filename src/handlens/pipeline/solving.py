@@ -77,7 +77,7 @@ def load(
             raise ModelError(f"{challenge.name} takes no trained model: leave --model out")
         trained = challenge_of_model(model)
         if trained != challenge.name:
-            raise ModelError(f"{model}: this model is about {trained}, not {challenge.name}")
+            raise ModelError(f"{model}: this model was trained for {trained}, not {challenge.name}")
     return challenge.load(context)
 
 
@@ -117,7 +117,8 @@ def solve(
         "handlens": package_version(),
         "model": str(model) if model else None,
     }
-    used = [fingerprint_of([], predictor.model.folder, without=out)] if predictor.model else []
+    weights = model or (predictor.model.folder if predictor.model else None)
+    used = [fingerprint_of([], weights, without=out)] if weights else []
     words = [json.dumps(about, default=str), type(predictor).__qualname__, *used]
     key = fingerprint_of(words, folder, without=out)
     _refuse_foreign(out, overwrite)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from handlens.sandbox.verdicts import RefusedError, harmless
-from handlens.sandbox.wire import BYTES, Field, Reader
+from handlens.sandbox.wire import BYTES, Reader, WireField
 
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 """Operators that ONNX itself defines. All others, those of one runtime too, are custom."""
@@ -61,7 +61,7 @@ def check(content: bytes | memoryview) -> None:
     _count_nodes(found.calls)
 
 
-def _graph(found: _Findings, graph: Field, owner: Key | None, *, depth: int) -> None:
+def _graph(found: _Findings, graph: WireField, owner: Key | None, *, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise RefusedError("too large", f"graphs within graphs, more than {MAX_DEPTH} deep")
     for part in found.reader.fields(graph.start, graph.end):
@@ -74,7 +74,7 @@ def _graph(found: _Findings, graph: Field, owner: Key | None, *, depth: int) -> 
                 _sparse(found, part)
 
 
-def _function(found: _Findings, function: Field) -> None:
+def _function(found: _Findings, function: WireField) -> None:
     """A function's own nodes count where it is called; its name may come last, so that is looked up first."""
     reader = found.reader
     parts = [part for part in reader.fields(function.start, function.end) if part.kind == BYTES]
@@ -89,7 +89,7 @@ def _function(found: _Findings, function: Field) -> None:
             _attribute(found, part, key, depth=1)
 
 
-def _node(found: _Findings, node: Field, owner: Key | None, *, depth: int) -> None:
+def _node(found: _Findings, node: WireField, owner: Key | None, *, depth: int) -> None:
     reader = found.reader
     operator = domain = ""
     for part in reader.fields(node.start, node.end):
@@ -104,7 +104,7 @@ def _node(found: _Findings, node: Field, owner: Key | None, *, depth: int) -> No
     calls[domain, operator] = calls.get((domain, operator), 0) + 1
 
 
-def _attribute(found: _Findings, attribute: Field, owner: Key | None, *, depth: int) -> None:
+def _attribute(found: _Findings, attribute: WireField, owner: Key | None, *, depth: int) -> None:
     for part in found.reader.fields(attribute.start, attribute.end):
         if part.kind == BYTES:
             if part.number in (5, 10):
@@ -115,7 +115,7 @@ def _attribute(found: _Findings, attribute: Field, owner: Key | None, *, depth: 
                 _sparse(found, part)
 
 
-def _sparse(found: _Findings, sparse: Field) -> None:
+def _sparse(found: _Findings, sparse: WireField) -> None:
     """A tensor with its zeros left out: it is filled up when it is read, whatever size it claims."""
     dims: list[int] = []
     for part in found.reader.fields(sparse.start, sparse.end):
@@ -127,7 +127,7 @@ def _sparse(found: _Findings, sparse: Field) -> None:
         raise RefusedError("too large", f"a sparse tensor of {_shown(dims)} elements")
 
 
-def _tensor(found: _Findings, tensor: Field) -> None:
+def _tensor(found: _Findings, tensor: WireField) -> None:
     """A constant: all of it must be in the file."""
     reader = found.reader
     dims: list[int] = []

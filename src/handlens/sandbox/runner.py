@@ -131,7 +131,7 @@ class GuardedModel:
             header, _ = self._exchange(pack_frame({"limits": order}), START_SECONDS)
             self.guards = tuple(Guard(str(name), bool(holds), str(how)) for name, holds, how in header["guards"])
         except (RefusedError, KeyError) as error:
-            raise HandlensError(f"the locked process for models does not start here ({error})") from None
+            raise HandlensError(f"the sandbox for models does not start here ({error})") from None
         self.left = self.limits.total_seconds
         self.size = size
         header, _ = self._exchange((pack_head({}, size), file), self.limits.load_seconds)
@@ -224,7 +224,7 @@ class GuardedModel:
         try:
             status = self.process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return RefusedError("hang", "it stopped answering")
+            return RefusedError("hang", "it stopped responding")
         if status == -signal.SIGSYS:
             return RefusedError("forbidden", "it asked the system for a process, a socket or the like, and was ended")
         if status == -signal.SIGXCPU:

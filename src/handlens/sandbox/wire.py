@@ -17,7 +17,7 @@ _MAX_TAG = 2**32 - 1
 _VARINT_BYTES = 10
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     """A field of a message: its number, how it is written, its value where it has one, and where its content lies."""
 
     number: int
@@ -34,7 +34,7 @@ class Reader:
         self.content = memoryview(content)
         self.left = fields
 
-    def fields(self, start: int = 0, end: int | None = None) -> Iterator[Field]:
+    def fields(self, start: int = 0, end: int | None = None) -> Iterator[WireField]:
         """The fields between two places; RefusedError where they do not fill that stretch exactly."""
         content, position = self.content, start
         end = len(content) if end is None else end
@@ -58,13 +58,13 @@ class Reader:
                 raise _damaged(position)
             if position > end:
                 raise _damaged(begun)
-            yield Field(number, kind, value, begun, position)
+            yield WireField(number, kind, value, begun, position)
 
-    def text(self, field: Field) -> str:
+    def text(self, field: WireField) -> str:
         """The content of a field as text; what is not UTF-8 is replaced."""
         return bytes(self.content[field.start : field.end]).decode("utf-8", "replace")
 
-    def numbers(self, field: Field) -> Iterator[int]:
+    def numbers(self, field: WireField) -> Iterator[int]:
         """The whole numbers of a repeated field, which may be packed; each counts as a field."""
         if field.kind == VARINT:
             yield field.value

@@ -28,7 +28,7 @@ class Batches:
     weights: tuple[float, ...] | None = None
 
     def chosen(self, step: int) -> list[int]:
-        """Examples of a step's whole batch: all members once, in an order by lot, before any comes again.
+        """Examples of a step's whole batch: all members once, in an order at random, before any comes again.
 
         With `weights`, one for each example, a member comes as often as its weight says, but for rounding.
         """
@@ -42,7 +42,7 @@ class Batches:
         return found
 
     def _order(self, turn: int) -> npt.NDArray[np.int64]:
-        """As many places of members as there are, in an order by lot."""
+        """As many places of members as there are, in an order at random."""
         rng = np.random.default_rng([self.seed, 1, self.stage, turn])
         order = rng.permutation(len(self.members))
         if self.weights is None:

@@ -1,4 +1,4 @@
-"""Files of tensors that are whole or not there."""
+"""Files of tensors that are atomic."""
 
 from __future__ import annotations
 

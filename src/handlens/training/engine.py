@@ -30,7 +30,7 @@ from handlens.training.card import CARD, write_card
 from handlens.training.export import export
 from handlens.training.folds import Predictions, evaluate
 from handlens.training.loop import LOG, read_log, stage_file, train_stage
-from handlens.training.networks import lay_out
+from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule, TrainSettings
 from handlens.training.signals import Flag, TrainingStopped, heard
 from handlens.training.speed import measure_speed
@@ -266,7 +266,7 @@ def _export(
 def _with_weights(task: Task, average: Mapping[str, Tensor], plan: Plan) -> nn.Module:
     network = task.make_network()
     network.load_state_dict(average)
-    lay_out(network, channels_last=speed_of(plan).channels_last)
+    set_memory_format(network, channels_last=speed_of(plan).channels_last)
     return network.eval()
 
 

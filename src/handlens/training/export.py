@@ -31,7 +31,7 @@ def export(graph: Graph, path: Path, *, facts: Mapping[str, str]) -> float:
     """
     network = graph.module.cpu().eval()
     with replacing(path) as temporary:
-        with quietly():
+        with suppress_warnings():
             _write(network, graph, temporary, facts)
         worst = max(_difference(network, inputs, graph.output, temporary) for inputs in _two_sizes(graph))
         if not worst <= TOLERANCE:
@@ -60,7 +60,7 @@ def _write(network: nn.Module, graph: Graph, path: Path, facts: Mapping[str, str
     if program is None:
         raise ModelError("torch did not export the network")
     model = program.model_proto
-    forget_where(model)
+    strip_source_locations(model)
     _name_axes(model, graph)
     for name, fact in facts.items():
         model.metadata_props.add(key=name, value=fact)
@@ -68,7 +68,7 @@ def _write(network: nn.Module, graph: Graph, path: Path, facts: Mapping[str, str
     path.write_bytes(model.SerializeToString())
 
 
-def forget_where(model: Any) -> None:
+def strip_source_locations(model: Any) -> None:
     """Remove what torch notes about every operator: the lines of code, and so the folders, that it came from."""
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         del part.metadata_props[:]
@@ -111,7 +111,7 @@ def _two_sizes(graph: Graph) -> Iterator[dict[str, Array]]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Exporters log and warn about their own inside."""
     before = logging.root.manager.disable
     logging.disable()

@@ -27,7 +27,7 @@ class Evaluation:
 
 
 class Predictions(Mapping[int, Array]):
-    """Kept predictions by the number of their example, read when they are asked for: together they may be large."""
+    """Predictions by the number of their example, read on demand: together they may be large."""
 
     def __init__(self, run: Path, count: int) -> None:
         self.arrays = ArrayFolder(run / FOLDER)

@@ -23,7 +23,7 @@ from handlens.io.files import write_text
 from handlens.runstore.plan import Plan
 from handlens.training import checkpoint
 from handlens.training.batches import Batches
-from handlens.training.networks import lay_out
+from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule
 from handlens.training.signals import Flag, TrainingStopped
 from handlens.training.stages import Stage, speed_of
@@ -82,11 +82,11 @@ def begin(
     if task.warm_start is not None and members is not None:
         task.warm_start(network, members)
         network.train()
-    lay_out(network, channels_last=channels_last)
+    set_memory_format(network, channels_last=channels_last)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in network.named_parameters():
-        rate = schedule.rate * (schedule.pretrained_rate if task.is_pretrained(name) else 1.0)
-        groups.setdefault((rate, schedule.decay if parameter.ndim > 1 else 0.0), []).append(parameter)
+        rate = schedule.learning_rate * (schedule.pretrained_lr_factor if task.is_pretrained(name) else 1.0)
+        groups.setdefault((rate, schedule.weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
     optimizer = torch.optim.AdamW(
         [
             {"params": members, "lr": rate, "weight_decay": decay, "peak": rate}
@@ -94,7 +94,7 @@ def begin(
         ],
         fused=False,
     )
-    averaged = AveragedModel(network, avg_fn=partial(_move_average, schedule.average), use_buffers=True)
+    averaged = AveragedModel(network, avg_fn=partial(_move_average, schedule.ema_decay), use_buffers=True)
     averaged.n_averaged.fill_(1)  # the first weights count: otherwise the first update would copy
     return Learner(network, optimizer, averaged)
 
@@ -107,13 +107,13 @@ def _move_average(decay: float, averaged: Tensor, current: Tensor, count: Tensor
     return averaged.lerp(current, 1 - min(decay, (1 + step) / (10 + step)))
 
 
-def rate_at(step: int, steps: int, warm_up: float) -> float:
+def rate_at(step: int, steps: int, warmup: float) -> float:
     """Share of the full rate: up along a line, then down along a cosine.
 
     >>> [round(rate_at(step, 10, 0.2), 2) for step in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.04]
     """
-    rising = warm_up * steps
+    rising = warmup * steps
     if step < rising:
         return (step + 1) / math.ceil(rising)
     return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1.0, steps - rising)))
@@ -182,7 +182,7 @@ class Stepper:
         """One step; gives its loss, and words for the progress bar."""
         schedule, learner = self.schedule, self.learner
         torch.manual_seed((schedule.seed * 1009 + self.stage.number) * 1_000_003 + step)  # for dropout
-        self.rate = rate_at(step, self.stage.steps, schedule.warm_up)
+        self.rate = rate_at(step, self.stage.steps, schedule.warmup)
         for group in learner.optimizer.param_groups:
             group["lr"] = group["peak"] * self.rate
         tensors = {name: torch.from_numpy(values).to(self.fabric.device) for name, values in batch.items()}
@@ -190,11 +190,13 @@ class Stepper:
         outputs = self.module(*(tensors[name] for name in self.task.inputs))
         loss = self.task.loss(outputs, tensors)
         self.fabric.backward(loss)
-        self.fabric.clip_gradients(self.module, self.optimizer, max_norm=schedule.clip, error_if_nonfinite=False)
+        self.fabric.clip_gradients(self.module, self.optimizer, max_norm=schedule.grad_clip, error_if_nonfinite=False)
         self.optimizer.step()
         value = _mean_over_processes(self.fabric, float(loss.detach()))
         if not math.isfinite(value):
-            raise HandlensError(f"{self.stage.name}: the loss is {value} at step {step}: lower the rate by --set rate=")
+            raise HandlensError(
+                f"{self.stage.name}: the loss is {value} at step {step}: lower the rate by --set learning_rate="
+            )
         learner.averaged.update_parameters(learner.network)
         learner.step = step + 1
         metric = self.task.measure(outputs.detach(), tensors)

@@ -31,7 +31,7 @@ class Probability(nn.Module):
         return torch.sigmoid(self.network(image))
 
 
-def lay_out(network: nn.Module, *, channels_last: bool) -> None:
+def set_memory_format(network: nn.Module, *, channels_last: bool) -> None:
     """Lay weights and pixels out channel by channel, or pixel by pixel; the result is the same but for rounding."""
     network.to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)  # type: ignore[call-overload]
     for module in network.modules():

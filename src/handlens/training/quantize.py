@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from handlens.io.files import replacing
-from handlens.training.export import quietly
+from handlens.training.export import suppress_warnings
 from handlens.training.task import Array
 
 LEAST = 256
@@ -49,7 +49,7 @@ def as_int8(path: Path, samples: Iterator[Mapping[str, Array]]) -> None:
             return next(samples, None)
 
     facts = {each.key: each.value for each in onnx.load(path).metadata_props}
-    with tempfile.TemporaryDirectory() as folder, quietly():
+    with tempfile.TemporaryDirectory() as folder, suppress_warnings():
         prepared, small = Path(folder) / "prepared.onnx", Path(folder) / "small.onnx"
         quant_pre_process(path, prepared, skip_symbolic_shape=True)
         quantize_static(

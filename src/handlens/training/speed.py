@@ -25,10 +25,12 @@ STEPS = 4
 
 def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
     """Seconds of a step in both memory layouts, of an export and of a prediction; the network is thrown away."""
-    seconds = {way: _time_steps(fabric, task, schedule, channels_last=way == "pixels") for way in _ways(schedule)}
+    seconds = {
+        way: _time_steps(fabric, task, schedule, channels_last=way == "channels_last") for way in _ways(schedule)
+    }
     seconds = fabric.broadcast(seconds)
     best = min(seconds, key=lambda way: seconds[way])
-    better = best == "pixels"
+    better = best == "channels_last"
     network = begin(task, schedule, 0, channels_last=better).network.eval()
     with tempfile.TemporaryDirectory() as folder:
         exported = _time(lambda: export(task.graph(network), Path(folder) / MODEL, facts={}))
@@ -39,7 +41,7 @@ def measure_speed(fabric: Fabric, task: Task, schedule: Schedule) -> Speed:
 
 
 def _ways(schedule: Schedule) -> tuple[str, ...]:
-    return ("pixels", "channels") if schedule.layout == "auto" else (schedule.layout,)
+    return ("channels_last", "contiguous") if schedule.memory_format == "auto" else (schedule.memory_format,)
 
 
 def _time_steps(fabric: Fabric, task: Task, schedule: Schedule, *, channels_last: bool) -> float:

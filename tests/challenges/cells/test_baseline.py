@@ -1,4 +1,4 @@
-"""Thresholds alone: good on real and made-up slides, and never at a loss for an answer."""
+"""Thresholds alone: good on real and synthetic slides, and never at a loss for an answer."""
 
 from __future__ import annotations
 

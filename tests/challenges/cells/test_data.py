@@ -235,7 +235,7 @@ def test_an_empty_mask_folder_is_no_truth(tmp_path: Path) -> None:
         ("img,mask\n0,1 2\n", "the columns are img, mask; a solution has img, pixels"),
         ("", "the columns are none; a solution has img, pixels"),
         ("img,pixels\n", "no rows under the header"),
-        ("img,pixels\n0,1 2\n0,1 2\n", "img 0 is there twice"),
+        ("img,pixels\n0,1 2\n0,1 2\n", "img 0 is duplicated"),
         ("img,pixels\n0,1 2\n1\n", "line 3: 1 field, the header has 2"),
     ],
 )

@@ -16,9 +16,9 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from handlens.challenges.cells import instances
 from handlens.challenges.cells.instances import COLUMNS, split_cells, write_instances
 from handlens.challenges.cells.nuclei import _window, locate, scatter_nuclei
-from handlens.challenges.cells.splitting import Splitting
+from handlens.challenges.cells.splitting import Watershed
 from handlens.challenges.cells.tissue import choose_style, lay_tissue
-from handlens.masks.components import Pieces
+from handlens.masks.components import Components
 from handlens.masks.rle import EMPTY, Rle, decode, encode
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=20))
@@ -31,7 +31,7 @@ def disks(*places: tuple[int, int, int], shape: tuple[int, int] = (80, 120)) -> 
     return mask.astype(bool)
 
 
-def labels_of(objects: Pieces) -> np.ndarray:
+def labels_of(objects: Components) -> np.ndarray:
     labels = np.zeros(objects.shape, np.int64)
     for start, length, number in zip(objects.runs.starts, objects.runs.lengths, objects.number, strict=True):
         labels.reshape(-1)[start : start + length] = number + 1
@@ -40,7 +40,7 @@ def labels_of(objects: Pieces) -> np.ndarray:
 
 def split(mask: np.ndarray, certainty: np.ndarray | None = None) -> np.ndarray:
     certainty = np.full(mask.shape, 255, np.uint8) if certainty is None else certainty
-    return labels_of(split_cells(encode(mask, order="rows"), certainty, Splitting()))
+    return labels_of(split_cells(encode(mask, order="rows"), certainty, Watershed()))
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_where_the_model_doubts_a_piece_is_split() -> None:
 
 @given(masks)
 def test_every_pixel_is_in_exactly_one_object(mask: np.ndarray) -> None:
-    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 200, np.uint8), Splitting(smallest=3))
+    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 200, np.uint8), Watershed(smallest=3))
     assert np.array_equal(labels_of(objects) > 0, mask)
     assert int(objects.areas.sum()) == int(mask.sum())
     assert np.all(objects.areas > 0)
 
 
 def crowd(seed: int, size: int = 400) -> np.ndarray:
-    """Labels of made-up nuclei, many of which touch."""
+    """Labels of synthetic nuclei, many of which touch."""
     rng = np.random.default_rng(seed)
     style = choose_style(rng)
     labels = np.zeros((size, size), np.int64)
@@ -159,7 +159,7 @@ def test_a_huge_piece_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     expected = mask.copy()
     monkeypatch.setattr(instances, "LARGEST_BOX", 2000)
     monkeypatch.setattr(instances, "BLOCK", 40)
-    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 255, np.uint8), Splitting())
+    objects = split_cells(encode(mask, order="rows"), np.full(mask.shape, 255, np.uint8), Watershed())
     assert np.array_equal(labels_of(objects) > 0, expected)
     boxes = objects.boxes
     assert (boxes[:, 2:] - boxes[:, :2]).max() <= 40
@@ -168,7 +168,7 @@ def test_a_huge_piece_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_label_image_is_written_without_being_held(tmp_path: Path) -> None:
     shape = (20_000, 2_000)
     runs = Rle(np.arange(0, 20_000, 10) * 2_000 + 50, np.full(2_000, 9))
-    objects = Pieces(runs, np.arange(2_000), 2_000, shape)
+    objects = Components(runs, np.arange(2_000), 2_000, shape)
     tracemalloc.start()
     instances.write_labels(tmp_path / "a.tif", objects)
     peak = tracemalloc.get_traced_memory()[1]

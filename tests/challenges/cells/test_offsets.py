@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from handlens.challenges.cells.offsets import Offset, fade_margin, measure_offset, move, move_bands, usual_offset
+from handlens.challenges.cells.offsets import Offset, fade_margin, measure_offset, median_offset, move, move_bands
 from handlens.challenges.cells.sample import make_slide
 from handlens.io.images import read_mask, read_rgb
 
@@ -43,7 +43,7 @@ def test_where_nothing_can_be_said_the_offset_is_0(painted):
     for some in [(slide, mask * 0), (slide * 0, mask), (noise, mask), (slide[:20, :20], mask[:20, :20])]:
         assert measure_offset(*some) == Offset()
     assert measure_offset(slide, moved_mask(mask, 0, 9)) == Offset()  # farther than is searched
-    assert usual_offset([]) == Offset()
+    assert median_offset([]) == Offset()
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,6 +88,6 @@ def test_the_labels_of_real_slides_lie_lower_and_farther_right(real_data):
         measure_offset(read_rgb(folder / "im" / name), read_mask(folder / "mask" / name).astype(np.uint8))
         for name in names
     ]
-    usual = usual_offset(found)
+    usual = median_offset(found)
     assert 0.1 < usual.down < 0.6
     assert 0.3 < usual.right < 0.9

@@ -224,7 +224,7 @@ def test_a_model_that_cannot_be_used_is_refused(model: Path, data: Path, tmp_pat
 
     shutil.copytree(model, tmp_path / "ink")
     shutil.copytree(model, tmp_path / "undecided")
-    with pytest.raises(HandlensError, match="this model is about ink, not cells"):
+    with pytest.raises(HandlensError, match="this model was trained for ink, not cells"):
         solve(write_plan(tmp_path / "ink", challenge="ink", threshold=0.5))
     with pytest.raises(ModelError, match=r"plan\.json: decision: .*threshold.*: train again"):
         solve(write_plan(tmp_path / "undecided"))
@@ -309,7 +309,7 @@ def test_loose_pictures_are_described_and_checked(own: Path, tmp_path: Path) -> 
 
 
 def test_what_is_no_picture_is_refused(own: Path, model: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"notes\.txt: not a readable picture"):
+    with pytest.raises(DataError, match=r"notes\.txt: not a readable image"):
         pipeline.solve(CELLS, own / "notes.txt", tmp_path / "out", model=model)
     with pytest.raises(DataError, match="no such folder"):
         pipeline.solve(CELLS, own / "absent.png", tmp_path / "out", model=model)

@@ -1,4 +1,4 @@
-"""The made-up slides: the true layout, the same bytes for the same seed, and nuclei that are hard enough to find."""
+"""The synthetic slides: the true layout, the same bytes for the same seed, and nuclei that are hard enough to find."""
 
 from __future__ import annotations
 

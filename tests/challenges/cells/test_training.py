@@ -244,7 +244,7 @@ def test_a_loss_that_is_no_number_ends_the_training(slides, tmp_path, monkeypatc
         return take(self, step, batch)
 
     monkeypatch.setattr(Stepper, "take", broken)
-    with pytest.raises(HandlensError, match="the loss is nan at step 0: lower the rate by --set rate="):
+    with pytest.raises(HandlensError, match="the loss is nan at step 0: lower the rate by --set learning_rate="):
         tiny_training.train(slides, tmp_path / "run", schedule=Schedule(batch=2, steps=2, threads=1))
 
 

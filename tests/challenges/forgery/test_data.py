@@ -283,7 +283,7 @@ def test_a_truth_that_is_not_there_is_told_what_to_be(tmp_path: Path, name: str)
         ("case_id,pixels\n0,authentic\n", "the columns are case_id, pixels; a solution has case_id, annotation"),
         ("", "the columns are none; a solution has case_id, annotation"),
         ("case_id,annotation\n", "no rows under the header"),
-        ("case_id,annotation\n0,authentic\n0,authentic\n", "case_id 0 is there twice"),
+        ("case_id,annotation\n0,authentic\n0,authentic\n", "case_id 0 is duplicated"),
         ("case_id,annotation\n0\n", "line 2: 1 field, the header has 2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Fitting: made-up matches with labels become a decision that tells them apart, is careful, and does not boast."""
+"""Fitting: synthetic matches with labels become a decision that tells them apart, is careful, and does not boast."""
 
 import numpy as np
 import pytest

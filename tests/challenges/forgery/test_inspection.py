@@ -475,7 +475,7 @@ def test_every_figure_and_page_of_a_folder_is_looked_at(report):
         "broken.jpg",
     ]
     assert [len(record.get("groups", ())) for record in records] == [2, 2, 0, 0, 0, 0, 0]
-    assert records[-1]["error"].startswith("not a readable picture")
+    assert records[-1]["error"].startswith("not a readable image")
     summary = (out / "index.html").read_text()
     places = [summary.index(f">{record['figure']}<") for record in records]
     assert places == sorted(places)
@@ -644,14 +644,14 @@ def test_quiet_and_verbose(command, folder, tmp_path):
     assert (loud.stdout, quiet.stdout) == (quiet.stdout, loud.stdout)
     assert loud.stderr == f"{tmp_path / 'out' / 'index.html'}: 1 figure\n"
     assert quiet.stderr == ""
-    assert "not a readable picture" in command(folder, "-q").stderr, "errors are always shown"
+    assert "not a readable image" in command(folder, "-q").stderr, "errors are always shown"
 
 
 def test_an_unreadable_figure_is_reported_and_the_others_are_done(command, folder):
     done = command(folder)
     assert done.exit_code == 1
     assert "c.tif#2 (320x240 pixels): copied regions found" in done.stdout
-    assert done.stderr.startswith("handlens: broken.jpg: not a readable picture")
+    assert done.stderr.startswith("handlens: broken.jpg: not a readable image")
     assert "broken" not in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""The made-up figures: their layout, how many forgeries of what size, and that a seed is all that decides."""
+"""The synthetic figures: their layout, how many forgeries of what size, and that a seed is all that decides."""
 
 import csv
 from pathlib import Path

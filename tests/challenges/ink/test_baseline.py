@@ -8,7 +8,7 @@ import tifffile
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import data
-from handlens.challenges.ink.baseline import DepthStatistics, StatisticsPredictor
+from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink.sample import write_sample
 from handlens.io.images import write_png
@@ -74,7 +74,7 @@ def test_it_learns_where_the_folder_has_labels(folder):
     truth = data.open_truth(folder, InkSettings())
     learned = ink.baseline(Context(InkSettings(), training=lambda: truth))
     alone = ink.baseline(Context(InkSettings()))
-    assert isinstance(learned, StatisticsPredictor)
+    assert isinstance(learned, DepthStatisticsPredictor)
     assert set(learned.without) == {case.group or case.id for case in truth.cases}
     assert alone.without == {}
     expected = answer_of(STATISTICS, case, truth)

@@ -166,7 +166,7 @@ def test_a_slice_number_twice_is_named(folder: Path) -> None:
     shutil.copy(folder / STACK / "03.tif", folder / STACK / "3.tiff")
     problem = only_problem(CHALLENGE, folder)
     assert problem.file == f"{STACK}/3.tiff"
-    assert "slice 3 is there twice" in problem.what
+    assert "slice 3 is duplicated" in problem.what
 
 
 def test_a_fragment_without_slices_is_named(folder: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_folder_without_labels_is_no_truth(folder: Path) -> None:
         ("Id,pixels\na,1 2\n", "the columns are Id, pixels; a solution has Id, Predicted"),
         ("", "the columns are none; a solution has Id, Predicted"),
         ("Id,Predicted\n", "no rows under the header"),
-        ("Id,Predicted\na,1 2\na,1 2\n", "Id a is there twice"),
+        ("Id,Predicted\na,1 2\na,1 2\n", "Id a is duplicated"),
         ("Id,Predicted\na,1 2,x\n", "line 2: 3 fields, the header has 2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The made-up fragments: their layout, and that ink is hard to see without looking along the depth."""
+"""The synthetic fragments: their layout, and that ink is hard to see without looking along the depth."""
 
 import csv
 

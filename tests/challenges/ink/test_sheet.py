@@ -1,4 +1,4 @@
-"""The surface of the sheet: found on made-up fragments whose depth is known, followed where nothing is to be seen."""
+"""The surface of the sheet: found on synthetic fragments whose depth is known, followed where nothing is to be seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training ink: from made-up fragments to a model that solves without torch; the score is honest."""
+"""Training ink: from synthetic fragments to a model that solves without torch; the score is honest."""
 
 import json
 from itertools import pairwise
@@ -192,7 +192,7 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
     fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
     caught = CaughtFiles(make_task(data, fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files")
-    schedule = SCHEDULE.replace(steps=8, batch=2, threads=1, accelerator="cpu", layout="pixels")
+    schedule = SCHEDULE.replace(steps=8, batch=2, threads=1, accelerator="cpu", memory_format="channels_last")
     engine.train(caught.make_task, schedule, InkSettings(folds=2), tmp_path / "run", no_progress)
     plan, cases = read_plan(tmp_path / "run"), caught.task.cases
     assert set(caught.answers) == {case.id for case in cases}

@@ -283,9 +283,9 @@ def test_a_row_twice_is_named_with_both_lines(folder: Path) -> None:
     write_table(folder / LABELS, [*table, table[3]])
     problem = only_problem(CHALLENGE, folder)
     assert (problem.file, problem.line, problem.id) == (LABELS, 22, table[3][0])
-    assert problem.what.startswith("this file is there twice, first on line 4")
+    assert problem.what.startswith("this file is duplicated, first on line 4")
     for read in (lambda: CHALLENGE.read_cases(folder, "train"), lambda: CHALLENGE.open_truth(folder, SETTINGS)):
-        with pytest.raises(DataError, match=f"line 22: {table[3][0]} is there twice, first on line 4: remove one"):
+        with pytest.raises(DataError, match=f"line 22: {table[3][0]} is duplicated, first on line 4: remove one"):
             read()
 
 
@@ -293,7 +293,7 @@ def test_a_column_twice_is_named(folder: Path) -> None:
     """Which of the two would count?"""
     table = read_table(folder / LABELS)
     write_table(folder / LABELS, [[*row, row[1]] for row in table])
-    assert only_problem(CHALLENGE, folder).what == "line 1: the column 'label' is there twice: remove one of them"
+    assert only_problem(CHALLENGE, folder).what == "line 1: the column 'label' is duplicated: remove one of them"
 
 
 @pytest.mark.parametrize(

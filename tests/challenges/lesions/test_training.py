@@ -29,7 +29,7 @@ from handlens.types import Context, Limits, no_progress
 
 LESIONS = registry.challenge("lesions")
 FIELDS = LesionsTraining(size=32, redraws=2)
-FAST = ["size=32", "batch=4", "steps=3", "threads=1", "redraws=2", "layout=pixels"]
+FAST = ["size=32", "batch=4", "steps=3", "threads=1", "redraws=2", "memory_format=channels_last"]
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ def test_what_is_fitted_is_what_ships(data, tmp_path):
     fields = FIELDS.replace(weights="scratch")
     caught = CaughtFiles(make_task(large.parent, tmp_path / "run", fields), tmp_path / "files")
     assert caught.task.make_item.__self__.pictures[0].shape[0] < read_rgb(caught.task.cases[0].path).shape[0]
-    schedule = SCHEDULE.replace(steps=3, batch=4, threads=1, accelerator="cpu", layout="pixels")
+    schedule = SCHEDULE.replace(steps=3, batch=4, threads=1, accelerator="cpu", memory_format="channels_last")
     engine.train(caught.make_task, schedule, LesionsSettings(folds=2), tmp_path / "run", no_progress)
     plan, cases = read_plan(tmp_path / "run"), caught.task.cases
     assert set(caught.answers) == {case.id for case in cases}

@@ -17,23 +17,28 @@ STAINS = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]])
 
 
 def cut(
-    rng: Random, image: Bytes, mask: Bytes, size: int, how: StainAugmentation, beside: tuple[float, float] = (0.0, 0.0)
+    rng: Random,
+    image: Bytes,
+    mask: Bytes,
+    size: int,
+    how: StainAugmentation,
+    label_offset: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Bytes, Bytes]:
     """A changed crop of an (H, W, 3) image and of its 0/255 mask: two (size, size) pictures, the mask 0 or 1.
 
-    Beyond the border the picture is mirrored. `beside` is how many rows lower and columns farther right than the image
+    Beyond the border the image is mirrored. `label_offset` is how many rows lower and columns farther right than it
     the mask lies; in the crop they lie on each other.
     """
-    rows, columns = _where(rng, image.shape[0], image.shape[1], size, how)
+    rows, columns = _sampling_grid(rng, image.shape[0], image.shape[1], size, how)
     crop = cv2.remap(image, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    down, right = (np.float32(pixels) for pixels in beside)
+    down, right = (np.float32(pixels) for pixels in label_offset)
     truth = cv2.remap(mask, columns + right, rows + down, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    return spoil(rng, restain(rng, np.asarray(crop, np.uint8), how), how), (truth > 127).astype(np.uint8)
+    return blur_and_noise(rng, jitter_stain(rng, np.asarray(crop, np.uint8), how), how), (truth > 127).astype(np.uint8)
 
 
-def _where(rng: Random, height: int, width: int, size: int, how: StainAugmentation) -> tuple[Floats, Floats]:
+def _sampling_grid(rng: Random, height: int, width: int, size: int, how: StainAugmentation) -> tuple[Floats, Floats]:
     """Row and column of the source for every pixel of the crop."""
-    scale = np.exp(rng.uniform(np.log(how.smallest), np.log(how.largest)))
+    scale = np.exp(rng.uniform(np.log(how.min_scale), np.log(how.max_scale)))
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) / scale
     if rng.random() < 0.5:
@@ -43,33 +48,33 @@ def _where(rng: Random, height: int, width: int, size: int, how: StainAugmentati
     line = np.arange(size, dtype=np.float32) - (size - 1) / 2
     rows = (middle[0] + turn[0, 0] * line[:, None] + turn[0, 1] * line[None, :]).astype(np.float32)
     columns = (middle[1] + turn[1, 0] * line[:, None] + turn[1, 1] * line[None, :]).astype(np.float32)
-    if rng.random() < how.bends:
+    if rng.random() < how.elastic_share:
         knots = max(3, size // 40)
         for places in (rows, columns):
-            moves = rng.uniform(-how.bend, how.bend, (knots, knots)).astype(np.float32)
+            moves = rng.uniform(-how.elastic, how.elastic, (knots, knots)).astype(np.float32)
             places += cv2.resize(moves, (size, size), interpolation=cv2.INTER_CUBIC)
     return rows, columns
 
 
-def restain(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
+def jitter_stain(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """The same tissue with each stain stronger or weaker, in optical density, where stains add up."""
-    strength = np.diag(np.exp(rng.normal(0, how.stain, 3)))
+    strength = np.diag(np.exp(rng.normal(0, how.stain_jitter, 3)))
     gamma = np.exp(rng.normal(0, how.gamma))
     change = np.linalg.inv(STAINS) @ strength @ STAINS * gamma
-    everywhere = rng.normal(0, how.glare, 3) @ STAINS
+    everywhere = rng.normal(0, how.background_stain, 3) @ STAINS
     table = (-np.log((np.arange(256) + 1) / 256)).astype(np.float32)
     density = cv2.transform(table[crop], np.column_stack([change.T, everywhere]).astype(np.float32))
     light = cv2.exp(np.minimum(-density, 0.0))
     return (light * np.float32(255) + np.float32(0.5)).astype(np.uint8)
 
 
-def spoil(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
+def blur_and_noise(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     """Sometimes out of focus or too sharp, sometimes grainy, as another scanner might have seen it."""
-    if rng.random() < how.blurs:
+    if rng.random() < how.blur_share:
         soft = cv2.GaussianBlur(crop, (0, 0), rng.uniform(0.5, 1.5))
         sharper = rng.random() < 0.3
         crop = np.asarray(cv2.addWeighted(crop, 1.8, soft, -0.8, 0) if sharper else soft, np.uint8)
-    if rng.random() < how.grains:
+    if rng.random() < how.noise_share:
         grain = rng.standard_normal(crop.shape, dtype=np.float32) * np.float32(rng.uniform(2, 8))
         crop = np.clip(crop + grain, 0, 255).astype(np.uint8)
     return crop

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.cells.offsets import FARTHEST, Offset, fade_margin, move_bands
+from handlens.challenges.cells.offsets import MAX_OFFSET, Offset, fade_margin, move_bands
 from handlens.challenges.cells.score import ORDER
-from handlens.masks.components import drop_specks, fill_holes, join
+from handlens.masks.components import drop_small, fill_holes, join
 from handlens.masks.rle import Rle, encode
 from handlens.settings import Settings, setting
 from handlens.types import Shape
@@ -26,8 +26,10 @@ class CellsDecision(Settings, frozen=True, kw_only=True):
     smallest: Annotated[int, setting("pixels; smaller objects are dropped", ge=0, le=100_000)] = 0
     largest_hole: Annotated[int, setting("pixels; holes up to it are filled", ge=0, le=100_000)] = 0
     turns: Annotated[Literal[1, 8], setting("orientations of test-time augmentation")] = 8
-    down: Annotated[float, setting("pixels that labels lie below what they show", ge=-FARTHEST, le=FARTHEST)] = 0.0
-    right: Annotated[float, setting("pixels that labels lie right of what they show", ge=-FARTHEST, le=FARTHEST)] = 0.0
+    down: Annotated[float, setting("pixels that labels lie below what they show", ge=-MAX_OFFSET, le=MAX_OFFSET)] = 0.0
+    right: Annotated[
+        float, setting("pixels that labels lie right of what they show", ge=-MAX_OFFSET, le=MAX_OFFSET)
+    ] = 0.0
     margin: Annotated[int, setting("pixels along the border in which labels get rarer", ge=0, le=100)] = 0
 
     def place(self, bands: Iterable[Rows], shape: Shape) -> Iterator[Rows]:
@@ -50,4 +52,4 @@ class CellsDecision(Settings, frozen=True, kw_only=True):
             if seen is not None:
                 seen(top, rows)
         filled = fill_holes(join(masks), shape, largest=self.largest_hole)
-        return drop_specks(filled, shape, smallest=self.smallest)
+        return drop_small(filled, shape, smallest=self.smallest)

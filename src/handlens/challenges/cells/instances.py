@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.cells.splitting import Splitting
+from handlens.challenges.cells.splitting import Watershed
 from handlens.io import tiff
 from handlens.io.files import replacing
-from handlens.masks.components import Pieces, find_pieces, number_in_order
+from handlens.masks.components import Components, label_components, number_in_order
 from handlens.masks.rle import Rle, encode
 from handlens.types import Shape
 
@@ -42,31 +42,31 @@ Piece = tuple[int, int, npt.NDArray[np.bool_]]
 """Top and left of a connected component, and its mask."""
 
 
-def write_instances(stem: Path, cells: Rle, certainty: ByteImage, splitting: Splitting | None = None) -> Pieces:
+def write_instances(stem: Path, cells: Rle, certainty: ByteImage, watershed: Watershed | None = None) -> Components:
     """Split the cells of a picture into nuclei and write `stem.tif` and `stem.csv`; gives the objects.
 
     `cells` go along rows; `certainty` is the probability of every pixel in 255 steps.
     """
-    objects = split_cells(cells, certainty, splitting or Splitting())
+    objects = split_cells(cells, certainty, watershed or Watershed())
     write_labels(stem.with_name(f"{stem.name}.tif"), objects)
     write_table(stem.with_name(f"{stem.name}.csv"), objects)
     return objects
 
 
-def split_cells(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Pieces:
+def split_cells(cells: Rle, certainty: ByteImage, watershed: Watershed) -> Components:
     """The cells as objects: the same pixels, every one in exactly one object; touching nuclei are different ones.
 
     Objects are numbered in the order of their first pixels, along the rows.
     """
     width = certainty.shape[1]
-    pieces = find_pieces(cells, certainty.shape)
-    alone = pieces.areas < 2 * splitting.smallest  # too small for two; a slide has very many of them
+    pieces = label_components(cells, certainty.shape)
+    alone = pieces.areas < 2 * watershed.smallest  # too small for two; a slide has very many of them
     mine = alone[pieces.number]
     starts, lengths, numbers = [pieces.runs.starts[mine]], [pieces.runs.lengths[mine]], [pieces.number[mine]]
     count = pieces.count
     for batch in _batches(_pieces(pieces, ~alone)):
         boxes = [certainty[top : top + piece.shape[0], left : left + piece.shape[1]] for top, left, piece in batch]
-        found = splitting.split(
+        found = watershed.split(
             [(piece, box.astype(np.float32) / np.float32(255)) for (_, _, piece), box in zip(batch, boxes, strict=True)]
         )
         for (top, left, _), labels in zip(batch, found, strict=True):
@@ -77,10 +77,10 @@ def split_cells(cells: Rle, certainty: ByteImage, splitting: Splitting) -> Piece
             count += int(labels.max()) + 1
     order = np.argsort(np.concatenate(starts))
     runs = Rle(np.concatenate(starts)[order], np.concatenate(lengths)[order])
-    return Pieces(runs, *number_in_order(np.concatenate(numbers)[order]), certainty.shape)
+    return Components(runs, *number_in_order(np.concatenate(numbers)[order]), certainty.shape)
 
 
-def write_labels(path: Path, objects: Pieces) -> None:
+def write_labels(path: Path, objects: Components) -> None:
     """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
     kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
     packed = (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind))
@@ -88,7 +88,7 @@ def write_labels(path: Path, objects: Pieces) -> None:
         tiff.write_grey(temporary, packed, objects.shape, kind, rows=BAND_ROWS)
 
 
-def write_table(path: Path, objects: Pieces) -> None:
+def write_table(path: Path, objects: Components) -> None:
     """One line for each object, numbered as in the label image."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -97,21 +97,21 @@ def write_table(path: Path, objects: Pieces) -> None:
             writer.writerow((index, area, f"{x:.2f}", f"{y:.2f}", *box))
 
 
-def objects_table(objects: Pieces) -> Iterator[tuple[Any, ...]]:
+def objects_table(objects: Components) -> Iterator[tuple[Any, ...]]:
     """A row for each object, its numbers in the order of COLUMNS."""
     rows = zip(objects.areas.tolist(), objects.centres.tolist(), objects.boxes.tolist(), strict=True)
     for index, (area, (y, x), (top, left, bottom, right)) in enumerate(rows, 1):
         yield index, area, x, y, left, top, right - left, bottom - top
 
 
-def paint_labels(objects: Pieces) -> npt.NDArray[np.uint32]:
+def paint_labels(objects: Components) -> npt.NDArray[np.uint32]:
     """The whole label image in memory."""
     bands = list(_label_bands(objects, np.dtype(np.uint32)))
     return np.concatenate(bands) if bands else np.zeros(objects.shape, np.uint32)
 
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces whose boxes together have no more than BATCH_PIXELS, or one that has more."""
+    """Components whose boxes together have no more than BATCH_PIXELS, or one that has more."""
     batch: list[Piece] = []
     pixels = 0
     for piece in pieces:
@@ -124,7 +124,7 @@ def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield batch
 
 
-def _pieces(pieces: Pieces, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Piece]:
+def _pieces(pieces: Components, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Piece]:
     """Top, left and mask of each connected piece that is chosen; one over a very large box comes in blocks."""
     rows, columns = np.divmod(pieces.runs.starts, max(1, pieces.shape[1]))
     order = np.argsort(pieces.number, kind="stable")
@@ -140,7 +140,7 @@ def _pieces(pieces: Pieces, chosen: npt.NDArray[np.bool_] | None = None) -> Iter
         for y in range(0, bottom - top, BLOCK):
             for x in range(0, right - left, BLOCK):
                 block = _paint_block(down, across, spans, y, x)
-                inner = find_pieces(encode(block, order="rows"), block.shape)
+                inner = label_components(encode(block, order="rows"), block.shape)
                 yield from ((top + y + t, left + x + s, mask) for t, s, mask in _pieces(inner))
 
 
@@ -174,7 +174,7 @@ def _label_runs(labels: npt.NDArray[np.uint16]) -> tuple[IntArray, IntArray, Int
     return rows[starts], columns[starts], columns[starts + 1] - columns[starts], values[starts]
 
 
-def _label_bands(objects: Pieces, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+def _label_bands(objects: Components, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
     """The label image from the top, a strip at a time."""
     height, width = objects.shape
     for top in range(0, height, BAND_ROWS):

@@ -1,4 +1,4 @@
-"""Made-up nuclei: where they lie, what outline each has, and how it takes the stain. The outline is a formula."""
+"""Synthetic nuclei: where they lie, what outline each has, and how it takes the stain. The outline is a formula."""
 
 from __future__ import annotations
 

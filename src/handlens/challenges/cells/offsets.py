@@ -23,16 +23,16 @@ ByteImage = npt.NDArray[np.uint8]
 Band = tuple[int, FloatImage]
 """First row of some rows of a picture, and the rows."""
 
-FARTHEST = 4
+MAX_OFFSET = 4
 """Pixels that labels are looked for around their places."""
 
 FINEST, COARSEST = 1.0, 12.0
 """Blurs, in pixels, between which outlines of nuclei lie: finer is noise, coarser is how crowded a region is."""
 
-MOST_SEEN = 2048
+MAX_CROP = 2048
 """Side of the middle of a slide that is looked at: all labels of a slide lie beside it alike."""
 
-LEAST_ALIKE = 0.2
+MIN_CORRELATION = 0.2
 """Correlation of labels and stain below which nothing can be said; of 37 real slides it is 0.33 to 0.88."""
 
 
@@ -44,7 +44,7 @@ class Offset:
     right: float = 0.0
 
 
-NOWHERE_ELSE = Offset()
+NO_OFFSET = Offset()
 
 
 def measure_offset(slide: ByteImage, mask: ByteImage) -> Offset:
@@ -53,34 +53,34 @@ def measure_offset(slide: ByteImage, mask: ByteImage) -> Offset:
     Nuclei are where red light is absorbed: haematoxylin is blue, eosin lets red through. Where the two are not alike,
     or most alike at the end of what is searched, or the slide is too small, the offset is 0.
     """
-    if min(mask.shape) < 8 * FARTHEST:
-        return NOWHERE_ELSE
-    top, left = (max(0, side - MOST_SEEN) // 2 for side in mask.shape)
-    slide, mask = (each[top : top + MOST_SEEN, left : left + MOST_SEEN] for each in (slide, mask))
+    if min(mask.shape) < 8 * MAX_OFFSET:
+        return NO_OFFSET
+    top, left = (max(0, side - MAX_CROP) // 2 for side in mask.shape)
+    slide, mask = (each[top : top + MAX_CROP, left : left + MAX_CROP] for each in (slide, mask))
     density = _outlines(-np.log((slide[:, :, 0].astype(np.float32) + 1) / 256))
     labels = _outlines((mask > 0).astype(np.float32))
-    middle = density[FARTHEST:-FARTHEST, FARTHEST:-FARTHEST]
+    middle = density[MAX_OFFSET:-MAX_OFFSET, MAX_OFFSET:-MAX_OFFSET]
     if middle.std() < 1e-6 or labels.std() < 1e-6:
-        return NOWHERE_ELSE
+        return NO_OFFSET
     alike = np.asarray(cv2.matchTemplate(labels, np.ascontiguousarray(middle), cv2.TM_CCOEFF_NORMED))
     row, column = divmod(int(alike.argmax()), alike.shape[1])
-    last = 2 * FARTHEST
-    if alike[row, column] < LEAST_ALIKE or row in (0, last) or column in (0, last):
-        return NOWHERE_ELSE
-    down = row + _summit(*alike[row - 1 : row + 2, column].tolist()) - FARTHEST
-    right = column + _summit(*alike[row, column - 1 : column + 2].tolist()) - FARTHEST
+    last = 2 * MAX_OFFSET
+    if alike[row, column] < MIN_CORRELATION or row in (0, last) or column in (0, last):
+        return NO_OFFSET
+    down = row + _subpixel_peak(*alike[row - 1 : row + 2, column].tolist()) - MAX_OFFSET
+    right = column + _subpixel_peak(*alike[row, column - 1 : column + 2].tolist()) - MAX_OFFSET
     return Offset(down, right)
 
 
-def usual_offset(offsets: Iterable[Offset]) -> Offset:
+def median_offset(offsets: Iterable[Offset]) -> Offset:
     """The median of several, down and right each by itself; none at all is 0.
 
-    >>> usual_offset([Offset(0.25, 0.5), Offset(0.5, 1.0), Offset(4.0, 0.75)])
+    >>> median_offset([Offset(0.25, 0.5), Offset(0.5, 1.0), Offset(4.0, 0.75)])
     Offset(down=0.5, right=0.75)
     """
     table = np.array([(each.down, each.right) for each in offsets]).reshape(-1, 2)
     if not len(table):
-        return NOWHERE_ELSE
+        return NO_OFFSET
     down, right = np.median(table, axis=0).tolist()
     return Offset(down, right)
 
@@ -93,7 +93,7 @@ def move(picture: npt.NDArray[np.generic], offset: Offset) -> FloatImage:
 
 def move_bands(bands: Iterable[Band], shape: Shape, offset: Offset) -> Iterator[Band]:
     """The same for a picture that comes in bands of rows, from its top; how high they are changes nothing."""
-    if offset == NOWHERE_ELSE:
+    if offset == NO_OFFSET:
         yield from bands
         return
     height, width = shape
@@ -144,10 +144,10 @@ def _outlines(picture: FloatImage) -> FloatImage:
     return np.asarray(fine - coarse, np.float32)
 
 
-def _summit(before: float, here: float, after: float) -> float:
+def _subpixel_peak(before: float, here: float, after: float) -> float:
     """Where the parabola through three neighbours is highest, from -0.5 to 0.5; the middle one is not the least.
 
-    >>> _summit(1.0, 2.0, 1.0), _summit(1.0, 2.0, 2.0)
+    >>> _subpixel_peak(1.0, 2.0, 1.0), _subpixel_peak(1.0, 2.0, 2.0)
     (0.0, 0.5)
     """
     bend = before - 2 * here + after

@@ -29,19 +29,21 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
 class StainAugmentation(Settings, frozen=True, kw_only=True):
     """How training crops are changed; shares are probabilities. The values were compared out of fold on 37 slides."""
 
-    smallest: Annotated[float, setting("least scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 0.8
-    largest: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 1.25
-    bend: Annotated[float, setting("amplitude of elastic deformation in pixels", ge=0, le=100)] = 6.0
-    bends: Annotated[float, setting("share of crops with elastic deformation", ge=0, le=1)] = 0.15
-    stain: Annotated[float, setting("spread of each stain's strength about 1 (log-normal)", ge=0, le=5)] = 0.4
-    glare: Annotated[float, setting("spread of an amount of each stain that is added everywhere", ge=0, le=5)] = 0.03
+    min_scale: Annotated[float, setting("least scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 0.8
+    max_scale: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 1.25
+    elastic: Annotated[float, setting("amplitude of elastic deformation in pixels", ge=0, le=100)] = 6.0
+    elastic_share: Annotated[float, setting("share of crops with elastic deformation", ge=0, le=1)] = 0.15
+    stain_jitter: Annotated[float, setting("spread of each stain's strength about 1 (log-normal)", ge=0, le=5)] = 0.4
+    background_stain: Annotated[
+        float, setting("spread of an amount of each stain that is added everywhere", ge=0, le=5)
+    ] = 0.03
     gamma: Annotated[float, setting("spread of the logarithm of gamma", ge=0, le=5)] = 0.25
-    blurs: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.1
-    grains: Annotated[float, setting("share of crops with added noise", ge=0, le=1)] = 0.1
+    blur_share: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.1
+    noise_share: Annotated[float, setting("share of crops with added noise", ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.smallest <= self.largest:
-            raise HandlensError(f"scale from {self.smallest} to {self.largest}; expected smallest first")
+        if not self.min_scale <= self.max_scale:
+            raise HandlensError(f"scale from {self.min_scale} to {self.max_scale}; expected min_scale first")
 
 
 class CellsTraining(Settings, frozen=True, kw_only=True):
@@ -50,8 +52,8 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
     encoder: Annotated[str, setting("lite0, lite1, lite2, or timm:NAME")] = "lite0"
     weights: Annotated[str, setting("imagenet, scratch, or a file")] = "imagenet"
     crop: Annotated[int, setting("side of a training crop in pixels", ge=32, multiple_of=32)] = 256
-    outline: Annotated[float, setting("how much more a pixel at an outline counts", ge=0, le=100)] = 1.0
-    dice: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
+    edge_weight: Annotated[float, setting("how much more a pixel at an outline counts", ge=0, le=100)] = 1.0
+    dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 8], setting("orientations of test-time augmentation")] = 8
     aligned: Annotated[
         bool, setting("learn labels that are offset from what they show in their places; answers are moved back")
@@ -63,5 +65,5 @@ SHIPPED = Path(__file__).with_name("model")
 """The model that comes with the package, trained on the contest's 37 labelled slides."""
 
 
-SCHEDULE = Schedule(batch=4, pretrained_rate=1.0)
+SCHEDULE = Schedule(batch=4, pretrained_lr_factor=1.0)
 """In an hour on a CPU a slower encoder does not get far enough."""

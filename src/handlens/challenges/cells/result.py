@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from handlens.challenges.cells.instances import COLUMNS, objects_table, paint_labels, split_cells
 from handlens.challenges.cells.score import ORDER
-from handlens.challenges.cells.splitting import Splitting
-from handlens.masks.components import Pieces
+from handlens.challenges.cells.splitting import Watershed
+from handlens.masks.components import Components
 from handlens.masks.rle import Rle, decode
 from handlens.results import outline, picture_html
 
@@ -55,8 +55,8 @@ class CellsResult:
         return outline(self.image, [self.mask], thickness=1)
 
     @cached_property
-    def _objects(self) -> Pieces:
-        return split_cells(self.rle, self.certainty, Splitting())
+    def _objects(self) -> Components:
+        return split_cells(self.rle, self.certainty, Watershed())
 
     def __repr__(self) -> str:
         height, width = self.image.shape[:2]

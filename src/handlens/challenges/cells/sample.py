@@ -1,4 +1,4 @@
-"""Made-up tissue under the microscope, in the true layout: nuclei in cytoplasm, stroma and blood, with their masks.
+"""Synthetic tissue under the microscope, in the true layout: nuclei in cytoplasm, stroma and blood, with their masks.
 
 A slide is three maps of optical density (haematoxylin, eosin, blood). They add up, as dyes do, and light is sent
 through them. A nucleus is a formula, so its mask is exact: a pixel is a cell if its centre lies in or on the outline.

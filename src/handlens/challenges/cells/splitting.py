@@ -23,7 +23,7 @@ SHEET_WIDTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class Watershed:
     """How a connected component becomes nuclei: one for each maximum that stands out. Lengths are pixels.
 
     smoothing   standard deviation of the blur of the heights; a ragged outline makes maxima that are none

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from handlens.challenges.cells import data, score
 from handlens.challenges.cells.augment import cut, edge_weight
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.offsets import NOWHERE_ELSE, Offset, measure_offset, usual_offset
+from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
 from handlens.challenges.cells.options import SCHEDULE, CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import CellsPredictor
 from handlens.errors import DataError
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 Probability = npt.NDArray[np.float32]
 
-SPECKS = (0, 40, 80, 120)
+SMALLEST = (0, 40, 80, 120)
 """Pixels of the smallest piece that is kept: what may be chosen."""
 
-HOLES = (0, 30, 100)
+LARGEST_HOLES = (0, 30, 100)
 """Pixels of the largest hole that is filled: what may be chosen."""
 
 MARGINS = (0, 2, 4, 6, 8, 12, 16)
@@ -86,7 +86,7 @@ def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, prog
         answer=slides.answer,
         score=lambda answers: score.score(answers, truth, settings),
         graph=graph,
-        default=slides.default_decision(usual_offset(offsets)),
+        default=slides.default_decision(median_offset(offsets)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
         card=CARD,
         cases=truth.cases,
@@ -116,12 +116,12 @@ class Slides:
         image, mask = cut(
             rng, *self.pairs[index], self.fields.crop, self.fields.augmentation, (offset.down, offset.right)
         )
-        return {"image": image, "mask": mask, "weight": edge_weight(mask, extra=self.fields.outline)}
+        return {"image": image, "mask": mask, "weight": edge_weight(mask, extra=self.fields.edge_weight)}
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         from handlens.training.losses import mask_loss
 
-        return mask_loss(logits, batch["mask"], batch["weight"], dice=self.fields.dice)
+        return mask_loss(logits, batch["mask"], batch["weight"], dice=self.fields.dice_weight)
 
     def measure(self, logits: Tensor, batch: Mapping[str, Tensor]) -> float:
         from handlens.training.losses import hard_dice
@@ -130,7 +130,7 @@ class Slides:
 
     def infer(self, model: Path) -> Callable[[int], Probability]:
         """Probabilities of a whole slide, by the predictor that ships, with this ONNX file."""
-        decision = self.default_decision(NOWHERE_ELSE)
+        decision = self.default_decision(NO_OFFSET)
         predictor = CellsPredictor(open_segmenter(model), decision, self.fields.turns)
 
         def infer(index: int) -> Probability:
@@ -144,7 +144,7 @@ class Slides:
 
         Thresholds are compared in 255 steps; the answers that are scored compare exact probabilities.
         """
-        offset = usual_offset(self.offsets[index] for index in indices)
+        offset = median_offset(self.offsets[index] for index in indices)
         start = self.default_decision(offset)
         best = -1.0, 0, 0
         for margin in MARGINS:
@@ -154,7 +154,7 @@ class Slides:
             values = levels.mean(axis=0)
             best = max(best, (float(values.max()), -margin, 1 + int(values.argmax())))
         decision = start.replace(threshold=(best[2] - 0.5) / 255, margin=-best[1])
-        for name, sizes in (("largest_hole", HOLES), ("smallest", SPECKS)):
+        for name, sizes in (("largest_hole", LARGEST_HOLES), ("smallest", SMALLEST)):
             values = [self._mean_dice(indices, predictions, decision.replace(**{name: size})) for size in sizes]
             decision = decision.replace(**{name: sizes[int(np.argmax(np.round(values, 6)))]})
         return decision
@@ -176,10 +176,10 @@ class Slides:
 
 def graph(network: nn.Module) -> Graph:
     """`image` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, lay_out
+    from handlens.training.networks import Probability, set_memory_format
     from handlens.training.task import Graph
 
-    lay_out(network, channels_last=False)
+    set_memory_format(network, channels_last=False)
     example = np.random.default_rng(0).integers(0, 256, (2, 64, 96, 3), dtype=np.uint8)
     sizes = {0: ("count", 1), 1: ("height", 32), 2: ("width", 32)}
     return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
@@ -217,5 +217,5 @@ def _read_slides(
             raise DataError("its size is unknown", file=case.path)
         mask = decode(label, case.shape, order=score.ORDER).astype(np.uint8) * np.uint8(255)
         pairs.append((read_rgb(case.path), mask))
-        offsets.append(measure_offset(*pairs[-1]) if aligned else NOWHERE_ELSE)
+        offsets.append(measure_offset(*pairs[-1]) if aligned else NO_OFFSET)
     return tuple(pairs), tuple(offsets)

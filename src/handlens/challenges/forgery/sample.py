@@ -1,4 +1,4 @@
-"""A made-up data set in the contest's own layout: forged figures, their twins, honest look-alikes, their masks."""
+"""A synthetic data set in the contest's own layout: forged figures, their twins, honest look-alikes, their masks."""
 
 from __future__ import annotations
 

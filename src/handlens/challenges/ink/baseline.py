@@ -74,13 +74,13 @@ class DepthStatistics:
     band: int = 512
     """Rows of a slice in memory at once: a few hundred megabytes for the widest real fragment."""
 
-    def fit(self, train: Truth[Rle] | None) -> StatisticsPredictor:
+    def fit(self, train: Truth[Rle] | None) -> DepthStatisticsPredictor:
         """Learn from labelled fragments; a training fragment is answered with what the others taught."""
         fixed = Choice(np.array(self.default, np.float64), self.side, self.smooth, self.quantile)
         labelled = [self._study(case, train) for case in train.cases] if train else []
         groups = sorted({example.group for example in labelled})
         learned = self._learn(labelled, ["", *groups], fixed)
-        return StatisticsPredictor(self, learned[""], {group: learned[group] for group in groups})
+        return DepthStatisticsPredictor(self, learned[""], {group: learned[group] for group in groups})
 
     def _study(self, case: Case, train: Truth[Rle]) -> LabelledBlocks:
         reduced = reduce_fragment(case.path, band=self.band)
@@ -109,7 +109,7 @@ class DepthStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsPredictor:
+class DepthStatisticsPredictor:
     """Answers a fragment; `without` says what to use for a training fragment's group: nothing it taught itself."""
 
     statistics: DepthStatistics

@@ -128,7 +128,7 @@ def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
 def make_item(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAugmentation) -> Item:
     """A changed crop: `window` (layers, crop, crop), `ink` and `weight` in squares. Beyond the fragment is nothing."""
     item = _change(rng, _cut(rng, part, window, crop, how), how)
-    if rng.random() < how.mix:
+    if rng.random() < how.mix_share:
         other = _change(rng, _cut(rng, part, window, crop, how), how)
         item = _blend(rng, item, other) if rng.random() < 0.5 else _paste(rng, item, other)
     return {name: np.ascontiguousarray(values) for name, values in item.items()}

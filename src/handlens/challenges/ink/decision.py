@@ -8,7 +8,7 @@ from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.score import ORDER
 from handlens.challenges.ink.tiles import Map
 from handlens.challenges.ink.window import Mask
-from handlens.masks.components import drop_specks, join
+from handlens.masks.components import drop_small, join
 from handlens.masks.rle import Rle, encode
 from handlens.settings import Settings, setting
 
@@ -26,4 +26,4 @@ class InkDecision(Settings, frozen=True, kw_only=True):
         for top, rows in enlarge(coarse, shape):
             band = encode((rows > self.threshold) & mask[top : top + len(rows)], order=ORDER)
             bands.append(Rle(band.starts + top * shape[1], band.lengths))
-        return drop_specks(join(bands), shape, smallest=self.smallest)
+        return drop_small(join(bands), shape, smallest=self.smallest)

@@ -47,7 +47,7 @@ class InkAugmentation(Settings, frozen=True, kw_only=True):
 
     shift: Annotated[int, setting("layers that the window is moved by at most, either way", ge=0, le=16)] = 2
     zoom: Annotated[float, setting("largest change of scale, either way; 1 for none", ge=1, le=4)] = 1.25
-    mix: Annotated[
+    mix_share: Annotated[
         float, setting("share of crops with mixup or CutMix with another crop of the same fragment", ge=0, le=1)
     ] = 0.3
     contrast: Annotated[float, setting("spread of the logarithm of contrast", ge=0, le=5)] = 0.15
@@ -63,7 +63,7 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     above: Annotated[int, setting("layers above the surface", ge=1, le=64)] = 8
     side: Annotated[Literal["first", "last"], setting("the end of the stack where the air is")] = "last"
     width: Annotated[float, setting("channels of the network, as a share of the usual ones", ge=0.1, le=8)] = 1.0
-    dice: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
+    dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
     crop: Annotated[int, setting("side of a training crop in pixels", ge=64, multiple_of=32)] = 256
     augmentation: InkAugmentation = InkAugmentation()
@@ -74,4 +74,4 @@ class InkTraining(Settings, frozen=True, kw_only=True):
             raise HandlensError(f"{self.below + self.above} layers; {least}")
 
 
-SCHEDULE = Schedule(batch=4, rate=0.003)
+SCHEDULE = Schedule(batch=4, learning_rate=0.003)

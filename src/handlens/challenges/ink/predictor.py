@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.baseline import DepthStatistics, StatisticsPredictor
+from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.decision import InkDecision
 from handlens.challenges.ink.maps import write_map
 from handlens.challenges.ink.options import SHIPPED, InkSettings
@@ -58,7 +58,7 @@ def open_network(path: Path, window: Window) -> InkNetwork:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class Scan:
     """A decoded case: its slices and mask; the sheet is found when it is predicted, as that takes minutes."""
 
     stack: Stack
@@ -83,14 +83,14 @@ class InkPredictor:
         return InkPredictor, (self.network, self.window, self.decision, alone, self.model)
 
     @contextmanager
-    def decode(self, case: Case, /) -> Iterator[Fragment]:
-        yield Fragment(*open_fragment(case.path))
+    def decode(self, case: Case, /) -> Iterator[Scan]:
+        yield Scan(*open_fragment(case.path))
 
     def infer(self, window: WindowReader, work: Work = ALONE, /) -> Map:
         """The coarse map of a flattened window, before the decision."""
         return predict_tiles(window, self.network, self.resources, work)
 
-    def predict(self, fragment: Fragment, work: Work = ALONE, /) -> Prediction[Rle]:
+    def predict(self, fragment: Scan, work: Work = ALONE, /) -> Prediction[Rle]:
         coarse = self.infer(self._flatten(fragment, work), work)
         return Prediction(self.decision.apply(coarse, fragment.mask), {MAP: coarse, MASK: fragment.mask})
 
@@ -100,7 +100,7 @@ class InkPredictor:
         prediction = self.predict(fragment)
         return InkResult(prediction.artefacts[MAP], fragment.mask, prediction.answer, fragment.stack)
 
-    def _flatten(self, fragment: Fragment, work: Work) -> Surface:
+    def _flatten(self, fragment: Scan, work: Work) -> Surface:
         """The fragment with its sheet found; what an earlier, killed run found is used again."""
         stack = copy_tall(fragment.stack, work.checkpoints.folder)
         values, clear = work.checkpoints.load("sheet"), work.checkpoints.load("sheet-clear")
@@ -113,12 +113,12 @@ class InkPredictor:
         return surface
 
 
-def as_fragment(value: Any, mask: Any = None) -> Fragment:
+def as_fragment(value: Any, mask: Any = None) -> Scan:
     """What a notebook passes, as a fragment."""
     if isinstance(value, str | Path):
         folder = Path(value)
         if (folder / "surface_volume").is_dir() or (folder / "surface_volume.zarr").is_dir():
-            return Fragment(*open_fragment(folder))
+            return Scan(*open_fragment(folder))
         stack = open_stack(folder)
     else:
         array = np.asarray(value)
@@ -129,7 +129,7 @@ def as_fragment(value: Any, mask: Any = None) -> Fragment:
     inside = np.ones(stack.shape, bool) if mask is None else np.asarray(mask) > 0
     if inside.shape != stack.shape:
         raise DataError(f"the mask has shape {inside.shape}, the slices {stack.shape}: they must be equal")
-    return Fragment(stack, inside)
+    return Scan(stack, inside)
 
 
 def load(context: Context[Rle, InkSettings]) -> InkPredictor:
@@ -143,7 +143,7 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     return InkPredictor(open_network(model.file, window), window, decision, resources, model)
 
 
-def load_baseline(context: Context[Rle, InkSettings]) -> StatisticsPredictor:
+def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredictor:
     """Statistics over depth, learned from the folder's labelled fragments where there are some."""
     if context.settings.probability is not None:
         raise ModelError("the baseline makes no probability map: leave --probability out")

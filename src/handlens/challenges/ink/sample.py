@@ -1,4 +1,4 @@
-"""Made-up scroll fragments as files in the contest's layout, written band by band: no volume is ever held."""
+"""Synthetic scroll fragments as files in the contest's layout, written band by band: no volume is ever held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from handlens.challenges.ink.options import InkSettings
 
 SLICES = 24
-"""Slices of a made-up stack, unless asked for others; real ones have 65, and the same sheet in the middle of them."""
+"""Slices of a synthetic stack, unless asked for others; real ones have 65, and the same sheet in the middle of them."""
 
 EASIEST = 0.05
 """The least difficulty: ink cannot be endlessly thick."""

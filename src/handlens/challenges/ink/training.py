@@ -139,7 +139,7 @@ class Fragments:
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         from handlens.training.losses import mask_loss
 
-        return mask_loss(logits, batch["ink"], batch["weight"], dice=self.fields.dice)
+        return mask_loss(logits, batch["ink"], batch["weight"], dice=self.fields.dice_weight)
 
     def infer(self, model: Path) -> Callable[[int], Map]:
         """The coarse map of a part, by the predictor that ships, with this ONNX file."""
@@ -188,10 +188,10 @@ def f_half_at_levels(coarse: Map, part: FragmentPart) -> npt.NDArray[np.float64]
 
 def graph(layers: int, network: nn.Module) -> Graph:
     """`window` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, lay_out
+    from handlens.training.networks import Probability, set_memory_format
     from handlens.training.task import Graph
 
-    lay_out(network, channels_last=False)
+    set_memory_format(network, channels_last=False)
     example = np.random.default_rng(0).integers(0, 256, (2, layers, 64, 96), dtype=np.uint8)
     sizes = {0: ("count", 1), 2: ("height", 32), 3: ("width", 32)}
     return Graph(Probability(network), {"window": example}, "probability", {"window": sizes})

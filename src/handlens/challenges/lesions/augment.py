@@ -44,7 +44,7 @@ def cut(rng: np.random.Generator, picture: Bytes, size: int, changes: PhotoAugme
     where = _where(rng, picture.shape, size, changes)
     inverse = cv2.WARP_INVERSE_MAP | cv2.INTER_LINEAR
     seen = cv2.warpAffine(picture, where, (size, size), flags=inverse, borderMode=cv2.BORDER_REFLECT_101)
-    if rng.random() < changes.blurs:
+    if rng.random() < changes.blur_share:
         seen = cv2.GaussianBlur(seen, (0, 0), rng.uniform(0.4, 1.2) * size / 160)
     return _relight(rng, np.asarray(seen, np.uint8), changes)
 
@@ -54,7 +54,7 @@ def _where(
 ) -> npt.NDArray[np.float64]:
     """Where in the photograph a pixel comes from, as a 2 x 3 matrix of (x, y)."""
     height, width = shape[:2]
-    scale = np.exp(rng.uniform(np.log(changes.far), np.log(changes.near)))
+    scale = np.exp(rng.uniform(np.log(changes.min_scale), np.log(changes.max_scale)))
     stretch = np.exp(rng.normal(0, changes.stretch) / 2)
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -68,10 +68,10 @@ def _where(
 
 def _relight(rng: np.random.Generator, picture: Bytes, changes: PhotoAugmentation) -> Bytes:
     """Another lamp and another camera: gamma, contrast, brightness, saturation, and the strength of each colour."""
-    gamma, contrast = np.exp(rng.normal(0, changes.light, 2))
+    gamma, contrast = np.exp(rng.normal(0, changes.brightness, 2))
     table = (255 * (np.arange(256) / 255) ** gamma + 0.5).astype(np.uint8)
-    saturation = np.exp(rng.normal(0, 2 * changes.tint))
+    saturation = np.exp(rng.normal(0, 2 * changes.colour))
     mix = saturation * np.eye(3) + (1 - saturation) * np.tile(GREY, (3, 1))
-    mix = np.diag(contrast * np.exp(rng.normal(0, changes.tint, 3))) @ mix
-    brightness = 128 * (1 - contrast) + 128 * rng.normal(0, changes.light / 2)
+    mix = np.diag(contrast * np.exp(rng.normal(0, changes.colour, 3))) @ mix
+    brightness = 128 * (1 - contrast) + 128 * rng.normal(0, changes.brightness / 2)
     return np.asarray(cv2.transform(cv2.LUT(picture, table), np.column_stack([mix, np.full(3, brightness)])), np.uint8)

@@ -54,7 +54,7 @@ class PhotoStatistics:
     rounds: int = 300
     seed: int = 0
 
-    def fit(self, train: Truth[str] | None, taxonomy: str, facts: Mapping[str, Any]) -> StatisticsPredictor:
+    def fit(self, train: Truth[str] | None, taxonomy: str, facts: Mapping[str, Any]) -> PhotoStatisticsPredictor:
         """Learn from labelled photographs; `facts` stand in where a case's own are unknown."""
         if train is None or not train.cases:
             raise ModelError(
@@ -70,7 +70,7 @@ class PhotoStatistics:
         held = np.array(numbers)
         apart = [held != fold for fold in range(folds)]
         models = tuple(self._fit(features[seen], labels[seen], len(classes)) for seen in apart)
-        return StatisticsPredictor(models, dict(zip(groups, numbers, strict=True)), self.side, measured, facts)
+        return PhotoStatisticsPredictor(models, dict(zip(groups, numbers, strict=True)), self.side, measured, facts)
 
     def _fit(self, features: Floats, labels: npt.NDArray[np.int64], count: int) -> _Logistic:
         """Coefficients of the classes that occur; without any case every one of `count` is as likely as the next."""
@@ -105,7 +105,7 @@ class _Logistic:
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsPredictor:
+class PhotoStatisticsPredictor:
     """A case of a known group is answered by the fold's model that did not see it, others by the mean of all."""
 
     models: Sequence[_Logistic]

@@ -138,7 +138,7 @@ def read_records(csv: Path) -> Iterator[Record]:
         if record.fault:
             raise DataError(f"line {record.line}: {record.fault}", file=csv)
         if record.file in lines:
-            what = f"{record.file} is there twice, first on line {lines[record.file]}: remove one of the rows"
+            what = f"{record.file} is duplicated, first on line {lines[record.file]}: remove one of the rows"
             raise DataError(f"line {record.line}: {what}", file=csv)
         lines[record.file] = record.line
         yield record
@@ -153,7 +153,7 @@ def _all_records(csv: Path) -> Iterator[Record]:
         if not any(name in FILE_COLUMNS for name in names):
             raise TableError(f"no file column; expected one of {', '.join(FILE_COLUMNS)}", 1)
         if twice := [name for name, count in Counter(names).items() if name and count > 1]:
-            raise TableError(f"the column {twice[0]!r} is there twice: remove one of them", 1)
+            raise TableError(f"the column {twice[0]!r} is duplicated: remove one of them", 1)
         for row in rows:
             texts = dict(zip(names, ((cell or "").strip() for cell in row.cells), strict=False))
             yield Record(row.line, texts, _fault_of(row, len(names), texts))
@@ -336,7 +336,7 @@ def _survey_csv(folder: Path, csv: Path, part: Part, tally: _Tally, problems: li
 def _faults(record: Record, label: str | None, root: Path, tally: _Tally) -> Iterator[str]:
     """What is wrong with a row; the sound part of it is added to the tally."""
     if record.file and record.file in tally.lines:
-        yield f"this file is there twice, first on line {tally.lines[record.file]}: remove one of the rows"
+        yield f"this file is duplicated, first on line {tally.lines[record.file]}: remove one of the rows"
     tally.lines.setdefault(record.file, record.line)
     if record.fault:
         yield record.fault

@@ -54,7 +54,7 @@ CLEAR_CHANGE = 0.01
 """A probability that changes more between alone and in a batch is worth a note."""
 
 WARM_UP, TIMINGS, LEAST_TIMINGS, TIMING_SECONDS = 5, 100, 10, 30.0
-"""Rle before the time is taken; runs that are timed, at least so many, and no new one after these seconds."""
+"""Warm-up runs; timed runs, at least so many, and no new one after these seconds."""
 
 SLOW_PIPE = 0.1
 """Seconds that a question may travel; where we wait longer than the process says, and more than this, it is noted."""

@@ -16,7 +16,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from handlens.errors import ModelError
 from handlens.training.encoders import SCRATCH, SIZES, LiteEncoder, SameConv, make_encoder, read_weights
-from handlens.training.networks import Prepare, lay_out
+from handlens.training.networks import Prepare, set_memory_format
 from handlens.training.norm import SharedBatchNorm
 from handlens.training.task import Array
 
@@ -179,7 +179,7 @@ def features_of(network: nn.Module, pictures: Sequence[Bytes], *, size: int, bat
     that takes half the time of feeding them as the contest does, and all of it comes before the first step.
     """
     classifier = _without_norms(cast(PhotoClassifier, network).eval())
-    lay_out(classifier, channels_last=True)
+    set_memory_format(classifier, channels_last=True)
     for start in range(0, len(pictures), batch):
         some = np.stack([_resized(picture, size) for picture in pictures[start : start + batch]])
         with torch.inference_mode():

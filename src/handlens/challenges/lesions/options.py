@@ -54,19 +54,21 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
 class PhotoAugmentation(Settings, frozen=True, kw_only=True):
     """How training photographs are changed."""
 
-    near: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.3
-    far: Annotated[float, setting("least scale; below 1 the camera is farther away", ge=0.1, le=10)] = 0.85
+    max_scale: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.3
+    min_scale: Annotated[float, setting("least scale; below 1 the camera is farther away", ge=0.1, le=10)] = 0.85
     stretch: Annotated[float, setting("spread of the logarithm of the aspect ratio", ge=0, le=5)] = 0.08
     shift: Annotated[float, setting("how far the middle moves, as a share of the side", ge=0, le=0.5)] = 0.06
-    light: Annotated[
+    brightness: Annotated[
         float, setting("spread of brightness, and of the logarithms of contrast and gamma", ge=0, le=5)
     ] = 0.12
-    tint: Annotated[float, setting("spread of the logarithms of colour strengths and of saturation", ge=0, le=5)] = 0.06
-    blurs: Annotated[float, setting("share of photographs that are blurred", ge=0, le=1)] = 0.1
+    colour: Annotated[float, setting("spread of the logarithms of colour strengths and of saturation", ge=0, le=5)] = (
+        0.06
+    )
+    blur_share: Annotated[float, setting("share of photographs that are blurred", ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.far <= self.near:
-            raise HandlensError(f"scale from {self.far} to {self.near}; expected far first")
+        if not self.min_scale <= self.max_scale:
+            raise HandlensError(f"scale from {self.min_scale} to {self.max_scale}; expected min_scale first")
 
 
 class LesionsTraining(Settings, frozen=True, kw_only=True):
@@ -81,24 +83,26 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
             "side in pixels of the network's input; the file takes 512 and reduces it", ge=32, le=512, multiple_of=32
         ),
     ] = 192
-    frozen: Annotated[int, setting("first stages of the encoder, of five, that are not trained", ge=0, le=5)] = 2
-    still: Annotated[bool, setting("whether batch norms keep their pretrained statistics")] = True
+    frozen_stages: Annotated[int, setting("first stages of the encoder, of five, that are not trained", ge=0, le=5)] = 2
+    freeze_norm: Annotated[bool, setting("whether batch norms keep their pretrained statistics")] = True
     dropout: Annotated[float, setting("dropout of features", ge=0, le=0.9)] = 0.2
-    forget: Annotated[float, setting("metadata dropout: share of demographic facts hidden from a step", ge=0, le=1)] = (
-        0.15
-    )
-    smoothing: Annotated[float, setting("label smoothing", ge=0, le=0.9)] = 0.05
-    balance: Annotated[
+    metadata_dropout: Annotated[
+        float, setting("metadata dropout: share of demographic facts hidden from a step", ge=0, le=1)
+    ] = 0.15
+    label_smoothing: Annotated[float, setting("label smoothing", ge=0, le=0.9)] = 0.05
+    sampling_power: Annotated[
         float,
         setting("power of the inverse class frequency in sampling: 0 as they come, 1 all classes alike", ge=0, le=1),
     ] = 0.5
-    warm: Annotated[bool, setting("whether the last layer starts as a logistic regression on frozen features")] = True
-    penalty: Annotated[float, setting("L2 penalty of that regression", ge=0, le=1e6)] = 0.1
-    aim: Annotated[Literal["prediction", "macro-f1"], setting("what class offsets are chosen for")] = "prediction"
-    redraws: Annotated[int, setting("bootstrap samples over which offsets are averaged", ge=0, le=10_000)] = 24
+    warm_start: Annotated[
+        bool, setting("whether the last layer starts as a logistic regression on frozen features")
+    ] = True
+    l2: Annotated[float, setting("L2 penalty of that regression", ge=0, le=1e6)] = 0.1
+    objective: Annotated[Literal["prediction", "macro-f1"], setting("what class offsets are chosen for")] = "prediction"
+    bootstraps: Annotated[int, setting("bootstrap samples over which offsets are averaged", ge=0, le=10_000)] = 24
     offset_penalty: Annotated[float, setting("points of score that an offset costs by its square", ge=0, le=10)] = 0.001
-    weights_as: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp32"
+    weight_format: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp32"
     augmentation: PhotoAugmentation = PhotoAugmentation()
 
 
-SCHEDULE = Schedule(batch=16, rate=0.001, pretrained_rate=0.3, decay=0.02, average=0.995)
+SCHEDULE = Schedule(batch=16, learning_rate=0.001, pretrained_lr_factor=0.3, weight_decay=0.02, ema_decay=0.995)

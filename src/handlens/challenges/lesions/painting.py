@@ -1,4 +1,4 @@
-"""Made-up photographs of skin: what each class tends to look like, and how skin, lesion, hair and light are painted."""
+"""Synthetic photographs of skin: what each class tends to look like; how skin, lesion, hair and light are painted."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.lesions.baseline import PhotoStatistics, StatisticsPredictor
+from handlens.challenges.lesions.baseline import PhotoStatistics, PhotoStatisticsPredictor
 from handlens.challenges.lesions.contract import demographics_input, image_input, resized_input
 from handlens.challenges.lesions.facts import given_facts, read_facts, with_facts
 from handlens.challenges.lesions.options import SHIPPED, LesionsSettings
@@ -98,7 +98,7 @@ def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
     return LesionsPredictor(session, TAXONOMIES[wanted], given_facts(context.settings), model)
 
 
-def load_baseline(context: Context[str, LesionsSettings]) -> StatisticsPredictor:
+def load_baseline(context: Context[str, LesionsSettings]) -> PhotoStatisticsPredictor:
     """Logistic regression on colour, outline and texture, learned from the folder's own labels."""
     return PhotoStatistics().fit(context.training(), context.settings.taxonomy, given_facts(context.settings))
 

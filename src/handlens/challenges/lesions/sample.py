@@ -1,4 +1,4 @@
-"""Made-up skin lesions in the contest's layout: whom each class tends to meet, and the files."""
+"""Synthetic skin lesions in the contest's layout: whom each class tends to meet, and the files."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def make_task(
         default=LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
         card=(*CARD, "", f"Learned from {words}; {counted(joined, 'pair')} of near copies lay in different groups."),
-        weights=tuple(_draws(lesions.codes, fields.balance).tolist()),
+        weights=tuple(_draws(lesions.codes, fields.sampling_power).tolist()),
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
         finish=lesions.finish,
@@ -163,7 +163,7 @@ class Lesions:
     @property
     def warms(self) -> bool:
         """Whether there is a warm start: an encoder that learned nothing before has nothing to tell."""
-        return self.fields.warm and self.fields.weights != "scratch"
+        return self.fields.warm_start and self.fields.weights != "scratch"
 
     def make_network(self) -> nn.Module:
         from handlens.challenges.lesions.network import PhotoClassifier
@@ -174,21 +174,21 @@ class Lesions:
             fields.weights,
             classes=len(self.taxonomy.classes),
             sites=len(LOCATIONS),
-            frozen=fields.frozen,
-            still=fields.still,
+            frozen=fields.frozen_stages,
+            still=fields.freeze_norm,
             dropout=fields.dropout,
         )
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         """An augmented photograph, demographics after metadata dropout, and the class."""
         image = cut(rng, self.pictures[index], self.fields.size, self.fields.augmentation)
-        told = np.where(rng.random(3) < self.fields.forget, UNKNOWN, self.people[index])
+        told = np.where(rng.random(3) < self.fields.metadata_dropout, UNKNOWN, self.people[index])
         return {"image": image, "demographics": told, "class": np.array(self.codes[index])}
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         from handlens.challenges.lesions.network import class_loss
 
-        return class_loss(logits, batch["class"], smoothing=self.fields.smoothing)
+        return class_loss(logits, batch["class"], smoothing=self.fields.label_smoothing)
 
     def measure(self, logits: Tensor, batch: Mapping[str, Tensor]) -> float:
         from handlens.challenges.lesions.network import share_right
@@ -217,7 +217,7 @@ class Lesions:
         """Offsets and temperature that are best for these examples."""
         chosen = list(indices)
         logits = np.stack([predictions[index] for index in chosen]).astype(np.float64)
-        search = Search(self.fields.aim, self.fields.redraws, self.fields.offset_penalty)
+        search = Search(self.fields.objective, self.fields.bootstraps, self.fields.offset_penalty)
         groups = [self.groups[index] for index in chosen]
         offsets, temperature = choose(logits, self.codes[chosen], groups, self.taxonomy, search)
         rounded = [round(value, 4) for value in offsets.tolist()]
@@ -257,7 +257,7 @@ class Lesions:
         chosen = list(members)
         count, fields = len(self.taxonomy.classes), self.fields
         table = self.described()[chosen]
-        return fit_head(table, self.codes[chosen], count=count, balance=fields.balance, penalty=fields.penalty)
+        return fit_head(table, self.codes[chosen], count=count, balance=fields.sampling_power, penalty=fields.l2)
 
     def described(self) -> Floats:
         """Features and facts of every photograph."""
@@ -274,10 +274,10 @@ class Lesions:
     def graph(self, network: nn.Module) -> Graph:
         """`image` and `demographics` to `probability`, of any number."""
         from handlens.challenges.lesions.network import Contest
-        from handlens.training.networks import lay_out
+        from handlens.training.networks import set_memory_format
         from handlens.training.task import Graph
 
-        lay_out(network, channels_last=False)
+        set_memory_format(network, channels_last=False)
         rng = np.random.default_rng(0)
         image = rng.random((2, 3, SIDE, SIDE), np.float32)
         image[1] *= 255
@@ -292,7 +292,7 @@ class Lesions:
             "skin tone": data.read_column(self.folder, data.TONE_COLUMNS),
         }
         found: dict[str, Any] = {"stored": "fp32"}
-        if self.fields.weights_as != "fp32":
+        if self.fields.weight_format != "fp32":
             found = self._shrink(shown)
         lines = tables(shown.score, self.truth.cases, self.taxonomy, columns)
         said = [f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip(), ""]
@@ -301,7 +301,7 @@ class Lesions:
     def _shrink(self, shown: Finished) -> dict[str, Any]:
         from handlens.training.quantize import as_half, as_int8
 
-        if self.fields.weights_as == "fp16":
+        if self.fields.weight_format == "fp16":
             as_half(shown.model)
             return {"stored": "fp16"}
         exact, rough = (self._out_of_fold(shown, small=small) for small in (False, True))

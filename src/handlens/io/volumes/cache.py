@@ -22,7 +22,7 @@ STEP = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedSlices:
     """Slices `first` to `first + depth` of a stack, in a file by (row, slice, column)."""
 
     stack: Stack
@@ -67,7 +67,7 @@ def keep(stack: Stack, folder: Path, first: int, last: int, *, bits: int) -> Sta
     if bits not in (8, 16) or not 0 <= first < last <= stack.depth:
         raise ValueError(f"slices {first} to {last} with {bits} bits; the stack has {stack.depth} slices")
     dtype = np.dtype(np.uint8) if bits == 8 or stack.dtype == np.uint8 else stack.dtype
-    source = Kept(stack, folder / f"{_fingerprint(stack, first, last, dtype)}.rows", first, last - first, dtype)
+    source = CachedSlices(stack, folder / f"{_fingerprint(stack, first, last, dtype)}.rows", first, last - first, dtype)
     height, width = stack.shape
     size = height * (last - first) * width * dtype.itemsize
     if not source.file.is_file() or source.file.stat().st_size != size:
@@ -75,7 +75,7 @@ def keep(stack: Stack, folder: Path, first: int, last: int, *, bits: int) -> Sta
     return Stack(source)
 
 
-def _copy(source: Kept, first: int, last: int) -> None:
+def _copy(source: CachedSlices, first: int, last: int) -> None:
     height, width = source.shape
     line = (last - first) * width * source.stack.dtype.itemsize
     grain = source.stack.grain

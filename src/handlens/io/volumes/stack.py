@@ -17,7 +17,7 @@ DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 """Contest scans have 16 bits, later ones 8; nothing else occurs."""
 
 
-class Source(Protocol):
+class VoxelSource(Protocol):
     """Voxels on the disk."""
 
     @property
@@ -42,7 +42,7 @@ class Source(Protocol):
 class Stack:
     """Slices of one shape (height, width) and type, uint8 or uint16, in order."""
 
-    source: Source
+    source: VoxelSource
 
     @property
     def shape(self) -> Shape:

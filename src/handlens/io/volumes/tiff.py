@@ -99,7 +99,7 @@ def _find_gaps(numbered: list[tuple[int, Path]]) -> Iterator[Problem]:
 def _find_twins(numbered: list[tuple[int, Path]]) -> Iterator[Problem]:
     for (before, kept), (after, twin) in pairwise(numbered):
         if before == after:
-            yield Problem(f"slice {after} is there twice, as {kept.name} too: remove one of them", twin.name)
+            yield Problem(f"slice {after} is duplicated, as {kept.name} too: remove one of them", twin.name)
 
 
 def _read_facts(path: Path) -> tuple[Shape, np.dtype[Any], int, tiff.PlainRows | None]:

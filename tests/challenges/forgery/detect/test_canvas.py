@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.canvas.panels import Splitting
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.findings import Patch
 
 
 def prepared(picture, side=1600, enlargement=1.0):
-    return prepare(picture, side=side, enlargement=enlargement, splitting=Splitting())
+    return prepare(picture, side=side, enlargement=enlargement, splitter=PanelSplitter())
 
 
 GREY = np.full((180, 240), 255, np.uint8)
@@ -175,7 +175,9 @@ def test_a_region_with_much_ink_is_not_free():
 
 
 def test_a_shrunk_canvas_has_this_one_as_its_figure():
-    canvas = prepare(texture(1, (240, 320), blur=6).astype(np.uint8), side=1600, enlargement=1.0, splitting=Splitting())
+    canvas = prepare(
+        texture(1, (240, 320), blur=6).astype(np.uint8), side=1600, enlargement=1.0, splitter=PanelSplitter()
+    )
     small = canvas.shrunk(0.25)
     assert small.shape == (60, 80)
     assert small.scaling.figure == canvas.shape
@@ -189,12 +191,12 @@ def test_a_shrunk_canvas_has_this_one_as_its_figure():
 def test_a_shrunk_canvas_is_to_scale_at_its_far_end():
     picture = texture(1, (97, 1195), contrast=5, level=30).astype(np.uint8)
     picture[30:70, 1080:1140] = cv2.GaussianBlur(np.pad(np.full((20, 40), 200, np.uint8), 10), (0, 0), 3)
-    small = prepare(picture, side=1600, enlargement=1.0, splitting=Splitting()).shrunk(0.125)
+    small = prepare(picture, side=1600, enlargement=1.0, splitter=PanelSplitter()).shrunk(0.125)
     bright = np.where(small.grey > 120, small.grey, 0)
     middle = (bright * np.arange(small.shape[1])).sum() / bright.sum()
     assert (middle + 0.5) / 0.125 - 0.5 == pytest.approx(1109.5, abs=1)
 
 
 def test_a_canvas_is_never_shrunk_to_nothing():
-    canvas = prepare(np.zeros((3, 900), np.uint8), side=1600, enlargement=1.0, splitting=Splitting())
+    canvas = prepare(np.zeros((3, 900), np.uint8), side=1600, enlargement=1.0, splitter=PanelSplitter())
     assert min(canvas.shrunk(0.01).shape) == 1

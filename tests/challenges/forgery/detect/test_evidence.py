@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handlens.challenges.forgery.detect.canvas import prepare
-from handlens.challenges.forgery.detect.canvas.panels import Splitting
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.findings import Patch
 from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.correlation import correlation, correlations
@@ -163,7 +163,7 @@ def test_the_depth_counts_grey_levels_of_the_file(levels, stored, white):
 
 
 def depth_of(picture):
-    canvas = prepare(picture, side=1600, enlargement=1.0, splitting=Splitting())
+    canvas = prepare(picture, side=1600, enlargement=1.0, splitter=PanelSplitter())
     return measure(canvas, points_of(disc()), similarity(around=SOURCE, to=TARGET))["stored_contrast"]
 
 

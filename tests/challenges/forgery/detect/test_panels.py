@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from detector_pictures import nuclei, texture
 
-from handlens.challenges.forgery.detect.canvas.panels import Splitting, _is_thin
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter, _is_thin
 
 
 def compound(heights, widths, gutter, paper, *, margin=0, levels=(90, 150)):
@@ -27,7 +27,7 @@ def compound(heights, widths, gutter, paper, *, margin=0, levels=(90, 150)):
 
 
 def split(figure, **options):
-    return Splitting(**options).split(figure)
+    return PanelSplitter(**options).split(figure)
 
 
 def places(panels):
@@ -214,7 +214,7 @@ def test_words_stay_words_when_they_are_blurred():
     page = words()
     shades = np.sort(np.bincount(page.ravel() >> 2))[::-1] / page.size
     assert shades[:4].sum() < 0.7  # too many for a drawing
-    assert Splitting()._name(page, (0, 0, *page.shape)).kind == "plot"
+    assert PanelSplitter()._name(page, (0, 0, *page.shape)).kind == "plot"
 
 
 def test_cells_and_tissue_on_white_are_no_words():
@@ -225,7 +225,7 @@ def test_cells_and_tissue_on_white_are_no_words():
         cv2.circle(tissue, (int(column), int(2 * row)), 2, 90, cv2.FILLED)
     for picture in (cells, tissue):
         assert not _is_thin(picture, picture < 245)
-    assert Splitting()._name(tissue, (0, 0, 300, 300)).kind == "picture"
+    assert PanelSplitter()._name(tissue, (0, 0, 300, 300)).kind == "picture"
 
 
 def test_paper_between_a_pale_picture_and_a_plot_is_a_gutter():

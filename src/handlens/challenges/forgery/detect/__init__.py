@@ -4,7 +4,7 @@ Rooms, each building on those before: `canvas` (a figure made ready), `geometry`
 (evidence, vetoes, probabilities), `tiers` (where candidates come from); then `grouping`, `extension` (halo and region
 around an object), `answer`, and the detector here.
 
-Constants say where their value comes from: a rule, a measurement, or *by hand*: set by looking at made-up figures
+Constants say where their value comes from: a rule, a measurement, or *by hand*: set by looking at synthetic figures
 (`handlens sample forgery`), with no measurement kept. The regression table in the tests shows when one changes what is
 found.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.answer import decide, score_matches, worth_a_look
 from handlens.challenges.forgery.detect.canvas import Canvas, prepare
-from handlens.challenges.forgery.detect.canvas.panels import Splitting
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.extension import Extension
 from handlens.challenges.forgery.detect.findings import Findings, Match, Panel, TierName
@@ -68,7 +68,7 @@ class Detector:
 
     side: int = 1600
     """Longer side of the canvas in pixels; smaller figures are not enlarged. By hand: bounds the time."""
-    splitting: Splitting = field(default_factory=Splitting)
+    splitter: PanelSplitter = field(default_factory=PanelSplitter)
     panels: Finder | None = field(default_factory=PanelFinder)
     keypoints: Finder | None = field(default_factory=KeypointFinder)
     blots: Finder | None = field(default_factory=BlotFinder)
@@ -116,7 +116,7 @@ class Detector:
 
     def prepare(self, picture: npt.NDArray[Any]) -> Canvas:
         """The canvas of a stored picture."""
-        return prepare(picture, side=self.side, enlargement=1.0, splitting=self.splitting)
+        return prepare(picture, side=self.side, enlargement=1.0, splitter=self.splitter)
 
     def match(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Candidates of all tiers with their evidence, in pixels of the canvas."""

@@ -1,4 +1,4 @@
-"""Made-up figures as papers print them: one picture, or panels in a grid with letters, scale bars and charts."""
+"""Synthetic figures as papers print them: one picture, or panels in a grid with letters, scale bars and charts."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def draw_figure(
     shape = draw_shape(rng, size)
     if compound:
         grids = [grid for grid in GRIDS if not crowded or sum(grid) >= 4]
-        boxes = lay_out(rng, shape, grid=grids[int(rng.integers(len(grids)))])
+        boxes = set_memory_format(rng, shape, grid=grids[int(rng.integers(len(grids)))])
         return compose(shape, boxes, _brushes(rng, kind, sources), rng)
     brush = make_brush(kind, rng, sources=sources)
     if isinstance(brush, SourceBrush):
@@ -157,7 +157,9 @@ def draw_shape(rng: np.random.Generator, size: int) -> Shape:
 # --- layout -------------------------------------------------------------------------------------------------
 
 
-def lay_out(rng: np.random.Generator, shape: Shape, *, grid: tuple[int, ...] | None = None) -> tuple[Box, ...]:
+def set_memory_format(
+    rng: np.random.Generator, shape: Shape, *, grid: tuple[int, ...] | None = None
+) -> tuple[Box, ...]:
     """Panels of a grid, in reading order; rows may differ in height and in the number of their panels.
 
     Some touch each other; others have gutters of up to 3 percent of the longer side.

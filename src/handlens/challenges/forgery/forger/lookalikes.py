@@ -14,8 +14,8 @@ from handlens.challenges.forgery.forger.figures import (
     compose,
     draw_kind,
     draw_shape,
-    lay_out,
     make_brush,
+    set_memory_format,
 )
 from handlens.challenges.forgery.forger.patterns import paint_grid, paint_loading, paint_periodic
 from handlens.challenges.forgery.forger.sources import Sources
@@ -30,7 +30,7 @@ def draw_lookalike(
     make = LOOKALIKES[name]
     several = name in NEED_PANELS or (compound if compound is not None else bool(rng.uniform() < 0.4))
     shape = draw_shape(rng, size)
-    boxes = lay_out(rng, shape) if several else (Box(0, 0, *shape),)
+    boxes = set_memory_format(rng, shape) if several else (Box(0, 0, *shape),)
     return compose(shape, boxes, make(rng, sources), rng)
 
 

@@ -1,4 +1,4 @@
-"""Made-up microscopy and blots: what one panel of a figure shows, and which pixels belong to one object.
+"""Synthetic microscopy and blots: what one panel of a figure shows, and which pixels belong to one object.
 
 A copy can only be found where the picture has something of its own, so every texture carries structure at
 several scales (objects, their inner grain, camera noise) and no pattern repeats.

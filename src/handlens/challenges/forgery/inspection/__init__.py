@@ -73,7 +73,7 @@ def inspect_figures(
 ) -> list[Record]:
     """Look at every figure of files and folders; the most suspicious record comes first.
 
-    With `out`, pages, records and pictures are written there, each file whole or not at all. A figure that cannot be
+    With `out`, pages, records and pictures are written there, each file atomically. A figure that cannot be
     read gets a record with its `error`, and the others are still looked at. A run that was stopped resumes.
     `make_look` replaces the predictor.
     """

@@ -1,1 +1,1 @@
-"""A made-up scroll fragment: papyrus, ink and scanner, each computed where and when it is looked at."""
+"""A synthetic scroll fragment: papyrus, ink and scanner, each computed where and when it is looked at."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.canvas.marks import find_marks
-from handlens.challenges.forgery.detect.canvas.panels import Splitting
+from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, Panel, Patch
 from handlens.types import Shape
@@ -134,7 +134,7 @@ class Canvas:
         return Canvas(grey, *_derived(grey), stored, blocked > MARKED, saturated > MARKED, panels, scaling)
 
 
-def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Splitting) -> Canvas:
+def prepare(picture: AnyArray, *, side: int, enlargement: float, splitter: PanelSplitter) -> Canvas:
     """The canvas of a stored picture, brought to at most `side` pixels; small ones are enlarged at most so much."""
     shape = (picture.shape[0], picture.shape[1])
     factor = min(side / max(shape), enlargement)
@@ -142,7 +142,7 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitting: Spli
     colour = _resized(picture, factor)
     white = 255.0 if picture.dtype == np.uint8 else 65535.0
     grey = _to_grey(colour) * np.float32(255 / white)
-    panels = splitting.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
+    panels = splitter.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
     levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
     saturated = _saturated(grey, blocked, panels) | _all_above(levelled, BRIGHTEST - 1)
     scaling = Scaling(shape, factor)

@@ -57,7 +57,7 @@ third of the share of the whole, where panels touch. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class PanelSplitter:
     """Cuts a figure along uniform lines and along edges that run right through, again and again."""
 
     side: int = 1000

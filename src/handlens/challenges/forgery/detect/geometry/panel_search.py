@@ -23,7 +23,7 @@ Overlaps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]
 SAME = 0.5
 """Most that the numbers of two transforms differ, in pixels of the small canvas, that are the same. By hand."""
 
-FARTHEST = 2.5
+MAX_OFFSET = 2.5
 """Largest zoom, either way, at which a panel that just covers another is looked at. By hand."""
 
 SMALLEST = 8
@@ -140,7 +140,7 @@ class Level:
         return [
             transform_of(*panels, zoom, turn, (0, 0))
             for zoom, turn in covering(*panels)
-            if largest < max(zoom, 1 / zoom) < FARTHEST
+            if largest < max(zoom, 1 / zoom) < MAX_OFFSET
         ]
 
     def align(self, one: int, other: int, matrix: Matrix) -> Matrix | None:

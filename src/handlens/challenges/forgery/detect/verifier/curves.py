@@ -15,7 +15,7 @@ from handlens.challenges.forgery.detect.verifier.features import BY_KEY, BY_NAME
 
 FloatTable = npt.NDArray[np.float64]
 
-FARTHEST = 4.0
+MAX_OFFSET = 4.0
 """Standard deviations from its mean at which a feature is clipped: one strange number must not decide. By hand."""
 
 LEAST_SPREAD = 1e-6
@@ -37,7 +37,7 @@ class Curve:
 
     def probability(self, features: Mapping[str, float]) -> float:
         row = np.array([features[name] for name in self.names])
-        row = np.clip((row - self.means) / self.spreads, -FARTHEST, FARTHEST)
+        row = np.clip((row - self.means) / self.spreads, -MAX_OFFSET, MAX_OFFSET)
         return sigmoid(float(row @ np.array(self.weights)) + self.offset)
 
 
@@ -90,7 +90,7 @@ def fit_curve(
     `signs` has 1 or -1 for each name: which way it speaks; 1 for all where it is left out.
     """
     means, spreads = table.mean(axis=0), np.maximum(table.std(axis=0), LEAST_SPREAD)
-    rows = np.clip((table - means) / spreads, -FARTHEST, FARTHEST)
+    rows = np.clip((table - means) / spreads, -MAX_OFFSET, MAX_OFFSET)
     sides = np.where(labels, 1.0, -1.0)
 
     def loss(state: FloatTable) -> tuple[float, FloatTable]:

@@ -55,7 +55,7 @@ class Tier:
         return tuple(feature for feature in FEATURES if self.name in feature.tiers)
 
 
-# Set by hand between what true and false matches of made-up figures show; the regression table in the tests holds them.
+# By hand: between what true and false matches of synthetic figures show, held by the regression table.
 TIERS: Mapping[str, Tier] = {
     tier.name: tier
     for tier in (

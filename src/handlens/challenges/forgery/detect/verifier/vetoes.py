@@ -17,7 +17,7 @@ ground JPEG leaves the same few patterns everywhere. By hand."""
 
 DEFORMED_WITHOUT_GRAIN = (0.3, 0.2, 1_000)
 """Most deformation of any region whose grain, where the picture is flat, is less alike than that, from so many pixels
-on. Measured: in 1,049 made-up figures 190 false matches were so, and two true ones."""
+on. Measured: in 1,049 synthetic figures 190 false matches were so, and two true ones."""
 
 CORNER, SAME_PLACE, IN_PROPORTION = 0.2, 3.0, 0.02
 """Share of a panel's shorter side from its corner within which its letter or scale bar stands, and how far apart those
