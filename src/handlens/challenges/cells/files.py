@@ -1,0 +1,179 @@
+"""Files that pathologists open next: mask, overlay, label image, outlines for QuPath, tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.artefacts import file_of
+from handlens.challenges.cells.instances import label_bands, masks_of, split_cells, write_labels
+from handlens.challenges.cells.measurements import Measurements, measure
+from handlens.challenges.cells.score import ORDER
+from handlens.challenges.cells.splitting import Watershed
+from handlens.io.files import replacing
+from handlens.io.png import write_bands
+from handlens.io.row_reader import RowReader
+from handlens.masks.components import Components
+from handlens.masks.outlines import Ring, area, trace
+from handlens.masks.rle import Rle, decode_bands
+from handlens.types import Case, Prediction
+
+KINDS = ("mask", "overlay", "labels", "geojson", "table")
+DEFAULT = ("mask", "overlay", "geojson", "table")
+OBJECTS, SUMMARY = "objects.csv", "summary.csv"
+PART = "objects.part.csv"
+"""Ending of a case's own table, joined to `objects.csv` at the end."""
+
+COLOUR = (230, 159, 0)
+"""Orange of Okabe and Ito, which colour-blind people can tell from stained tissue."""
+
+BAND_ROWS = 256
+CLASS = {"name": "Nucleus", "color": list(COLOUR)}
+
+
+@dataclass(frozen=True, slots=True)
+class CellsFiles:
+    """Writes the chosen kinds for every image; the nuclei are split once for all of them."""
+
+    kinds: frozenset[str]
+    mpp: float | None = None
+
+    def __call__(self, out: Path, case: Case, image: RowReader, prediction: Prediction[Rle]) -> None:
+        cells, shape = prediction.answer, image.shape
+        if "mask" in self.kinds:
+            write_bands(file_of(out, case, "mask.png"), shape, decode_bands(cells, shape, rows=BAND_ROWS, order=ORDER))
+        if not self.kinds & {"labels", "geojson", "table", "overlay"}:
+            return
+        objects = split_cells(cells, prediction.artefacts["probability"], Watershed())
+        if "overlay" in self.kinds:
+            write_bands(file_of(out, case, "overlay.png"), shape, _overlay(image, objects))
+        if "labels" in self.kinds:
+            write_labels(file_of(out, case, "labels.tif"), objects)
+        if self.kinds & {"geojson", "table"}:
+            outlines = [trace(mask, top=top, left=left) for top, left, mask in masks_of(objects)]
+            found = measure(objects, outlines, image, mpp=self.mpp)
+            if "geojson" in self.kinds:
+                write_geojson(file_of(out, case, "geojson"), outlines, found)
+            if "table" in self.kinds:
+                _write_part(file_of(out, case, PART), case, shape, found)
+
+
+def write_geojson(path: Path, outlines: Sequence[Sequence[Ring]], found: Measurements) -> None:
+    """Outlines as QuPath imports them: detections with a class and measurements, in pixels of the image."""
+    names = list(found.columns)
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        stream.write('{"type": "FeatureCollection", "features": [')
+        for number, (rings, row) in enumerate(zip(outlines, found.rows(), strict=True)):
+            stream.write(",\n" if number else "\n")
+            _write_feature(stream, rings, dict(zip(names, row, strict=True)))
+        stream.write("\n]}\n")
+
+
+def _write_feature(stream: IO[str], rings: Sequence[Ring], row: dict[str, Any]) -> None:
+    number = row.pop("object")
+    measurements = {name: round(value, 4) for name, value in row.items()}
+    polygons = [[_closed(ring) for ring in polygon] for polygon in _polygons(rings)]
+    geometry = (
+        {"type": "Polygon", "coordinates": polygons[0]}
+        if len(polygons) == 1
+        else {"type": "MultiPolygon", "coordinates": polygons}
+    )
+    properties = {"objectType": "detection", "name": str(number), "classification": CLASS, "measurements": measurements}
+    feature = {"type": "Feature", "geometry": geometry, "properties": properties}
+    stream.write(json.dumps(feature, separators=(",", ":")))
+
+
+def _polygons(rings: Sequence[Ring]) -> list[list[Ring]]:
+    """Outer rings, each with the holes in it; an object has one outer ring as a rule."""
+    outer = [ring for ring in rings if area(ring) > 0]
+    holes = [ring for ring in rings if area(ring) <= 0]
+    if len(outer) == 1:
+        return [[outer[0], *holes]]
+    boxes = [np.array(ring) for ring in outer]
+    found: list[list[Ring]] = [[ring] for ring in outer]
+    for hole in holes:
+        point = np.array(hole[0])
+        inside = [k for k, box in enumerate(boxes) if (box.min(0) <= point).all() and (point <= box.max(0)).all()]
+        found[min(inside, key=lambda k: area(outer[k])) if inside else 0].append(hole)
+    return found
+
+
+def _closed(ring: Ring) -> list[tuple[int, int]]:
+    return [*ring, ring[0]]
+
+
+def _overlay(image: RowReader, objects: Components) -> Iterator[npt.NDArray[np.uint8]]:
+    """The image with every nucleus outlined, in bands; a row above and below is looked at for edges between bands."""
+    height = image.shape[0]
+    before: npt.NDArray[Any] | None = None
+    bands = label_bands(objects, np.dtype(np.uint32), rows=BAND_ROWS)
+    current = next(bands, None)
+    top = 0
+    while current is not None:
+        after = next(bands, None)
+        labels = np.concatenate(
+            [current[:1] if before is None else before[-1:], current, current[-1:] if after is None else after[:1]]
+        )
+        rows = image.read(top, min(height, top + len(current))).copy()
+        middle = labels[1:-1]
+        edge = (middle != labels[:-2]) | (middle != labels[2:])
+        edge[:, 1:] |= middle[:, 1:] != middle[:, :-1]
+        edge[:, :-1] |= middle[:, 1:] != middle[:, :-1]
+        rows[edge & (middle > 0)] = COLOUR
+        yield rows
+        top += len(current)
+        before, current = current, after
+
+
+def _write_part(path: Path, case: Case, shape: tuple[int, int], found: Measurements) -> None:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["image", "image_height", "image_width", *found.columns])
+        for row in found.rows():
+            values = [round(value, 4) if isinstance(value, float) else value for value in row]
+            writer.writerow([case.id, *shape, *values])
+
+
+def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> list[str]:
+    """`objects.csv` of all images, and `summary.csv` with a row for each; gives notes for a person."""
+    parts = [file_of(out, Case(id, Path()), PART) for id in ids]
+    if not all(part.is_file() for part in parts):
+        return []
+    unit = "um" if mpp else "px"
+    density = "per_mm2" if mpp else "per_megapixel"
+    summary: list[list[Any]] = [["image", "objects", "share_of_image", f"objects_{density}", f"mean_area_{unit}2"]]
+    header: list[str] = []
+    with replacing(out / OBJECTS) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        for id, part in zip(ids, parts, strict=True):
+            with part.open(encoding="utf-8", newline="") as content:
+                rows = list(csv.reader(content))
+            names = [rows[0][0], *rows[0][3:]]
+            if not header:
+                header = names
+                writer.writerow(header)
+            writer.writerows([row[0], *row[3:]] for row in rows[1:])
+            summary.append(_summarise(id, rows, mpp))
+    with replacing(out / SUMMARY) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(summary)
+    for part in parts:
+        part.unlink()
+    return [f"{out / OBJECTS}, {out / SUMMARY}: tables of all nuclei and of all images"]
+
+
+def _summarise(id: str, rows: Sequence[Sequence[str]], mpp: float | None) -> list[Any]:
+    """Count, share of the image, density and mean area; areas stand in the fifth column of a case's table."""
+    areas = np.array([float(row[4]) for row in rows[1:]])
+    if not len(areas):
+        return [id, 0, 0.0, 0.0, ""]
+    height, width = int(rows[1][1]), int(rows[1][2])
+    whole = height * width * (mpp or 1.0) ** 2
+    density = len(areas) / whole * 1e6
+    return [id, len(areas), round(float(areas.sum()) / whole, 6), round(density, 3), round(float(areas.mean()), 3)]
