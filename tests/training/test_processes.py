@@ -1,6 +1,7 @@
 """Two processes that share every batch learn what one learns."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import tiny_training
 import torch
 
+import handlens
 from handlens.errors import HandlensError
 from handlens.training.options import TrainSettings
 
@@ -27,10 +29,9 @@ def test_two_gloo_processes_give_the_result_of_one(slides, tmp_path):
     tiny_training.train(slides, one, dropout=0.0)
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, tmp_path / "program.py", slides, tmp_path / "two"]
-    tests = str(Path(tiny_training.__file__).parent)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=180, env={"PYTHONPATH": tests, "OMP_NUM_THREADS": "1"}
-    )
+    places = [Path(tiny_training.__file__).parent, Path(handlens.__file__).parents[1]]  # the code that is tested here
+    env = {"PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=env)
     assert done.returncode == 0, done.stderr
     ours, theirs = (torch.load(run / "weights.pt") for run in (one, tmp_path / "two"))
     for name, value in ours.items():
