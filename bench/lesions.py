@@ -151,7 +151,7 @@ def frozen(run: Path, people: np.ndarray | None, out: Out) -> Out:
     for fold in np.unique(out.folds):
         here = out.folds == fold
         weights, bias = fit_head(
-            table[~here], out.codes[~here], count=out.logits.shape[1], balance=0.5, penalty=LesionsTraining().penalty
+            table[~here], out.codes[~here], count=out.logits.shape[1], balance=0.5, penalty=LesionsTraining().l2
         )
         logits[here] = table[here] @ weights + bias
     return replace(out, logits=logits)

@@ -96,7 +96,7 @@ def test_a_predictor_that_cannot_be_shared_says_so(cells, tmp_path):
         def predict(self, case, work, /):
             return Prediction(EMPTY)
 
-    with pytest.raises(HandlensError, match="cannot be shared among processes .*: use one worker"):
+    with pytest.raises(HandlensError, match="cannot be pickled .*: use one worker"):
         pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out", predictor=Local(), workers=2)
     assert not (tmp_path / "out").exists()
 

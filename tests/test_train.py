@@ -124,7 +124,7 @@ def test_a_model_is_refused_where_it_cannot_be_used(trained, data, tmp_path):
     for content, message in (
         ("{", "damaged"),
         ("[]", "damaged"),
-        (f"{{{about}: true}}", "about ink, not cells"),
+        (f"{{{about}: true}}", "trained for ink, not cells"),
         (f"{{{about}: false}}", "no finished training in it"),
     ):
         (tmp_path / "unfinished" / MANIFEST).write_text(content)
@@ -238,8 +238,8 @@ def test_only_what_can_be_trained_is_offered(trained, data, tmp_path):
 
 
 def test_a_nested_field_has_dots(trained, data, tmp_path):
-    assert run("train", "cells", data, "-o", tmp_path / "run", "--set", "augmentation.stain=0.3").exit_code == 0
-    assert read_manifest(tmp_path / "run")["settings"]["set"] == {"augmentation.stain": "0.3"}
+    assert run("train", "cells", data, "-o", tmp_path / "run", "--set", "augmentation.stain_jitter=0.3").exit_code == 0
+    assert read_manifest(tmp_path / "run")["settings"]["set"] == {"augmentation.stain_jitter": "0.3"}
 
 
 def test_a_sample_gets_the_settings(tmp_path):

@@ -25,7 +25,7 @@ from handlens.training.options import Schedule, TrainSettings
 from handlens.types import no_progress
 
 SCHEDULE = Schedule(
-    batch=4, rate=0.02, steps=6, threads=1, accelerator="cpu", memory_format="channels_last"
+    batch=4, learning_rate=0.02, steps=6, threads=1, accelerator="cpu", memory_format="channels_last"
 )  # two runs may measure differently
 FIELDS = CellsTraining(crop=32, turns=1, weights="scratch")
 TWO_FOLDS = TrainSettings(folds=2)

@@ -18,10 +18,17 @@ TINY = replace(CELLS, train=tiny_training.train_challenge)
 
 
 def test_fields_are_changed_by_name():
-    given = {"crop": "64", "rate": "0.1", "encoder": "lite1", "augmentation.stain": "0.3", "bends": "1", "note": "A"}
+    given = {
+        "crop": "64",
+        "learning_rate": "0.1",
+        "encoder": "lite1",
+        "augmentation.stain_jitter": "0.3",
+        "elastic_share": "1",
+        "note": "A",
+    }
     fields, schedule = split_fields(CellsTraining(), Schedule(), given)
     assert (fields.crop, fields.encoder, schedule.learning_rate, schedule.note) == (64, "lite1", 0.1, "A")
-    assert (fields.augmentation.stain, fields.augmentation.bends) == (0.3, 1.0)
+    assert (fields.augmentation.stain_jitter, fields.augmentation.elastic_share) == (0.3, 1.0)
     assert fields.replace(crop=256, encoder="lite0", augmentation=CellsTraining().augmentation) == CellsTraining()
 
 
@@ -30,15 +37,18 @@ def test_fields_are_changed_by_name():
     [
         ({"crop": "x"}, "crop is 'x'; expected a multiple of 32"),
         ({"crop": "60"}, "crop is '60'; expected a multiple of 32"),
-        ({"rate": "fast"}, "rate is 'fast'; expected a number from 1e-09 to 10"),
-        ({"rate": "nan"}, "rate is 'nan'; expected a number"),
-        ({"decay": "inf"}, "decay is 'inf'; expected a number"),
-        ({"layout": "rows"}, "layout is 'rows'; expected one of auto, pixels, channels"),
+        ({"learning_rate": "fast"}, "rate is 'fast'; expected a number from 1e-09 to 10"),
+        ({"learning_rate": "nan"}, "rate is 'nan'; expected a number"),
+        ({"weight_decay": "inf"}, "weight_decay is 'inf'; expected a number"),
+        ({"memory_format": "rows"}, "memory_format is 'rows'; expected one of auto, channels_last, contiguous"),
         ({"batch": "0"}, "batch is '0'; expected a whole number from 1 to"),
         ({"turns": "3"}, "turns is '3'; expected one of 1, 8"),
-        ({"augmentation.stain": "9"}, r"augmentation\.stain is '9'; expected a number from 0 to 5"),
-        ({"smallest": "2"}, "scale from 2.0 to 1.25; expected smallest first"),
-        ({"nonsense": "1"}, "there is no field nonsense; there are accelerator, aligned, augmentation.bend, augmenta"),
+        ({"augmentation.stain_jitter": "9"}, r"augmentation\.stain_jitter is '9'; expected a number from 0 to 5"),
+        ({"min_scale": "2"}, "scale from 2.0 to 1.25; expected min_scale first"),
+        (
+            {"nonsense": "1"},
+            "there is no field nonsense; there are accelerator, aligned, augmentation.background_stain, ",
+        ),
     ],
 )
 def test_a_field_that_cannot_be_is_named(given, message):
@@ -72,7 +82,7 @@ def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
     with pytest.raises(ZeroDivisionError):
         pipeline.train(TINY, slides, run, settings=two, progress=stop)
     assert pipeline.read_training(run) == ("cells", slides.resolve(), two.plain())
-    for other in (CELLS.settings(folds=2, set={"rate": "0.5"}), CELLS.settings(folds=3)):
+    for other in (CELLS.settings(folds=2, set={"learning_rate": "0.5"}), CELLS.settings(folds=3)):
         with pytest.raises(DataError, match="was begun by another run"):
             pipeline.train(TINY, slides, run, settings=other)
     with pytest.raises(DataError, match="no finished training in it"):

@@ -46,7 +46,7 @@ def assert_equal(one, other):
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.99])
 def test_the_average_is_that_of_the_textbook(decay):
     """Weights and the running statistics of norms, from the first weights on; counts are those of the network."""
-    schedule = SCHEDULE.replace(average=decay)
+    schedule = SCHEDULE.replace(ema_decay=decay)
     learner = begin(make_task(), schedule, 0, channels_last=True)
     expected = copy.deepcopy(learner.network.state_dict())
     states = []

@@ -238,15 +238,19 @@ def _predict_held_out(
 ) -> None:
     """Keep a prediction for every example of the stage's fold, made by the exported network; processes share them."""
     predictions = Predictions(run, len(task.ids))
-    mine = stage.held_out[fabric.global_rank :: fabric.world_size]
-    left = [index for index in mine if index not in predictions]
-    if left:
-        with tempfile.TemporaryDirectory() as folder:
-            infer = task.infer(_export(task, plan, average, Path(folder) / MODEL))
-            for index in left:
-                if flag.is_set():
-                    break
-                predictions.save(index, infer(index))
+    if all(index in predictions for index in stage.held_out):
+        fabric.barrier()
+        return
+    file = stage_file(run, stage).with_suffix(".onnx")
+    if fabric.is_global_zero and not file.is_file():
+        _export(task, plan, average, file)
+    fabric.barrier()
+    infer = task.infer(file)
+    for index in stage.held_out[fabric.global_rank :: fabric.world_size]:
+        if flag.is_set():
+            break
+        if index not in predictions:
+            predictions.save(index, infer(index))
     fabric.barrier()
     if flag.is_set() and any(index not in predictions for index in stage.held_out):
         raise TrainingStopped

@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.challenges.cells.augment import cut, edge_weight, restain, spoil
+from handlens.challenges.cells.augment import blur_and_noise, cut, edge_weight, jitter_stain
 from handlens.challenges.cells.options import StainAugmentation
 
-STILL = StainAugmentation(stain=0, glare=0, gamma=0, blurs=0, grains=0)
+STILL = StainAugmentation(stain_jitter=0, background_stain=0, gamma=0, blur_share=0, noise_share=0)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def crops(slide, how, count=20, size=64):
 
 
 def test_mask_and_image_move_together(slide):
-    bent = STILL.replace(bends=1.0)
+    bent = STILL.replace(elastic_share=1.0)
     for how in (STILL, bent):
         found = crops(slide, how)
         for image, mask in found:
@@ -53,7 +53,7 @@ def test_scales_are_within_their_range():
         for column in range(50, 600, 100):
             cv2.circle(mask, (column, row), 20, 255, -1)
     image = np.dstack([mask] * 3)
-    how = STILL.replace(bends=0, smallest=0.7, largest=1.4)
+    how = STILL.replace(elastic_share=0, min_scale=0.7, max_scale=1.4)
     scales = []
     for seed in range(30):
         _, _, facts, _ = cv2.connectedComponentsWithStats(cut(np.random.default_rng(seed), image, mask, 256, how)[1])
@@ -63,7 +63,7 @@ def test_scales_are_within_their_range():
 
 
 def test_the_same_seed_gives_the_same_bytes(slide):
-    how = StainAugmentation(bends=1, blurs=1, grains=1)
+    how = StainAugmentation(elastic_share=1, blur_share=1, noise_share=1)
     for first, second in zip(crops(slide, how, 4), crops(slide, how, 4), strict=True):
         assert first[0].tobytes() == second[0].tobytes()
         assert first[1].tobytes() == second[1].tobytes()
@@ -71,18 +71,20 @@ def test_the_same_seed_gives_the_same_bytes(slide):
 
 def test_stains_change_and_glass_stays_bright(slide):
     crop = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    same = restain(np.random.default_rng(0), crop, STILL).astype(int)
+    same = jitter_stain(np.random.default_rng(0), crop, STILL).astype(int)
     assert np.abs(same - crop).max() <= 1
-    other = restain(np.random.default_rng(0), crop, StainAugmentation()).astype(int)
+    other = jitter_stain(np.random.default_rng(0), crop, StainAugmentation()).astype(int)
     assert 3 < np.abs(other - crop).mean() < 80
     glass = np.full((8, 8, 3), 255, np.uint8)
-    assert restain(np.random.default_rng(1), glass, StainAugmentation(glare=0)).min() >= 254
+    assert jitter_stain(np.random.default_rng(1), glass, StainAugmentation(background_stain=0)).min() >= 254
 
 
 def test_blur_and_grain(slide):
     crop = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    soft = spoil(np.random.default_rng(1), crop, StainAugmentation(blurs=1, grains=0))
-    grainy = spoil(np.random.default_rng(1), np.full((64, 64, 3), 128, np.uint8), StainAugmentation(blurs=0, grains=1))
+    soft = blur_and_noise(np.random.default_rng(1), crop, StainAugmentation(blur_share=1, noise_share=0))
+    grainy = blur_and_noise(
+        np.random.default_rng(1), np.full((64, 64, 3), 128, np.uint8), StainAugmentation(blur_share=0, noise_share=1)
+    )
     assert soft.std() != crop.std()
     assert 1.5 < grainy.std() < 9
 

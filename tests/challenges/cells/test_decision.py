@@ -61,7 +61,7 @@ def test_a_decision_survives_json() -> None:
     [
         ({}, "threshold"),
         ({"threshold": 1.5}, "threshold is 1.5; expected a number from 0 to 1"),
-        ({"threshold": float("nan")}, "threshold is nan; expected a finite number"),
+        ({"threshold": float("nan")}, "threshold is nan; expected a number from 0 to 1"),
         ({"threshold": 0.5, "smallest": -1}, "smallest is -1; expected a whole number from 0 to 100000"),
         ({"threshold": 0.5, "margin": 101}, "margin is 101; expected a whole number from 0 to 100"),
         ({"threshold": 0.5, "turns": 4}, "turns is 4; expected one of 1, 8"),

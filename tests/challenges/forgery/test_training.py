@@ -14,7 +14,8 @@ from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.fitting import FEWEST_COPIES, predict_out_of_fold, score_one, tiers_to_fit
 from handlens.challenges.forgery.match_records import MatchRecord, to_text
-from handlens.challenges.forgery.predictor import Matching
+from handlens.challenges.forgery.options import ForgerySettings
+from handlens.challenges.forgery.predictor import load
 from handlens.challenges.forgery.training import (
     train,
     weigh,
@@ -23,7 +24,7 @@ from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
 from handlens.masks.metrics import matched_f1
 from handlens.masks.rle import encode
-from handlens.runstore.store import JOURNAL
+from handlens.runstore.store import UNFINISHED
 from handlens.types import Context
 
 SHAPE = (200, 200)
@@ -65,9 +66,9 @@ def figures(tmp_path_factory):
     return write_figures(tmp_path_factory.mktemp("data") / "data")
 
 
-def test_from_figures_to_a_decision_that_the_recipe_uses(figures, tmp_path):
+def test_from_figures_to_a_decision_that_the_predictor_uses(figures, tmp_path):
     told = []
-    numbers = train(figures, tmp_path / "run", {"seconds": 13.0}, lambda done, total: told.append((done, total)))
+    numbers = train(figures, tmp_path / "run", ForgerySettings(), lambda done, total: told.append((done, total)))
     assert told[:7] == [(done, 14) for done in range(1, 8)]
     assert told[-1] == (14, 14)
     assert numbers["figures"] == 7
@@ -75,29 +76,31 @@ def test_from_figures_to_a_decision_that_the_recipe_uses(figures, tmp_path):
     decision = read_decision(tmp_path / "run" / FILE)
     assert 0 < decision.worth <= 1
     assert "objects" in decision.verifier.curves
-    truth = data.open_truth(figures, {})
-    model = Matching().prepare(Context(model=tmp_path / "run"))
+    truth = data.open_truth(figures, ForgerySettings())
+    predictor = load(Context(ForgerySettings(), model=tmp_path / "run"))
     forged = next(case for case in truth.cases if truth.read(case))
-    assert matched_f1(model(forged), truth.read(forged)) > 0.5
+    with predictor.decode(forged) as image:
+        answer = predictor.predict(image).answer
+    assert matched_f1(answer, truth.read(forged)) > 0.5
 
 
 def test_nothing_to_learn_from_is_said(tmp_path):
     folder = write_figures(tmp_path / "data", count=1, copies=False)
     with pytest.raises(DataError, match="nothing to learn from"):
-        train(folder, tmp_path / "run", {"seconds": 13.0}, quiet)
+        train(folder, tmp_path / "run", ForgerySettings(), quiet)
     assert not (tmp_path / "run" / FILE).exists()
 
 
 def test_a_folder_without_labels_is_refused(tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(DataError, match="no labelled images"):
-        train(tmp_path / "data", tmp_path / "run", {"seconds": 13.0}, quiet)
+        train(tmp_path / "data", tmp_path / "run", ForgerySettings(), quiet)
 
 
 def test_authentic_figures_alone_teach_nothing(tmp_path):
     write_png(tmp_path / "data" / "train_images" / "authentic" / "1.png", stored(texture(1, (90, 90))))
     with pytest.raises(DataError, match="nothing to learn from"):
-        train(tmp_path / "data", tmp_path / "run", {"seconds": 13.0}, quiet)
+        train(tmp_path / "data", tmp_path / "run", ForgerySettings(), quiet)
 
 
 # --- what is scored is what ships -----------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ def surrounded(tmp_path_factory):
 
 def examples_of(folder, tmp_path):
     """The labelled figures of a folder as training sees them, after a round through the journal."""
-    (batch,) = training._looks(folder, tmp_path / "run", {"seconds": 60.0})
+    (batch,) = training._batches(folder, tmp_path / "run", ForgerySettings(seconds=60.0))
     return batch.examples(quiet)
 
 
@@ -178,10 +181,14 @@ def stopping_after(count, told):
     return progress
 
 
+def journals(run):
+    return list((run / UNFINISHED).glob("matches-*.jsonl"))
+
+
 def train_and_stop(folder, run, count, seconds=13.0):
     told = []
     with pytest.raises(StoppedError):
-        train(folder, run, {"seconds": seconds}, stopping_after(count, told))
+        train(folder, run, ForgerySettings(seconds=seconds), stopping_after(count, told))
     return told
 
 
@@ -192,15 +199,14 @@ def few(tmp_path_factory):
 
 
 def test_a_stopped_training_goes_on_and_ends_the_same(few, tmp_path):
-    straight = train(few, tmp_path / "straight", {"seconds": 13.0}, quiet)
+    straight = train(few, tmp_path / "straight", ForgerySettings(), quiet)
     run, told = tmp_path / "stopped", []
     assert train_and_stop(few, run, 2) == [1, 2]
-    assert (run / JOURNAL).is_file()
+    assert len(journals(run)) == 1
     assert not (run / FILE).exists()
-    numbers = train(few, run, {"seconds": 13.0}, lambda done, total: told.append(done))
+    numbers = train(few, run, ForgerySettings(), lambda done, total: told.append(done))
     assert told[0] == 3  # and then what is out of fold
     assert told == sorted(set(told))
-    assert not (run / JOURNAL).exists()
     assert str(numbers) == str(straight)
     assert (run / FILE).read_text() == (tmp_path / "straight" / FILE).read_text()
 
@@ -208,7 +214,7 @@ def test_a_stopped_training_goes_on_and_ends_the_same(few, tmp_path):
 def test_a_training_stopped_after_the_last_figure_looks_at_none_again(few, tmp_path):
     assert train_and_stop(few, tmp_path, 3) == [1, 2, 3]
     told = []
-    train(few, tmp_path, {"seconds": 13.0}, lambda done, total: told.append(done))
+    train(few, tmp_path, ForgerySettings(), lambda done, total: told.append(done))
     assert all(done > 3 for done in told)
     assert (tmp_path / FILE).is_file()
 
@@ -231,24 +237,24 @@ def test_with_other_figures_it_begins_anew(tmp_path):
 def test_two_folders_are_learned_from_together(few, tmp_path):
     """Figures of the same names in two folders are not twins."""
     other, run, told = write_figures(tmp_path / "other", count=1), tmp_path / "run", []
-    settings = {"seconds": 13.0, "more": other}
+    settings = ForgerySettings(more=other)
     with pytest.raises(StoppedError):
         train(few, run, settings, stopping_after(4, told))
-    assert sorted(path.name for path in run.iterdir()) == [JOURNAL, "more.jsonl"]
+    assert len(journals(run)) == 2
     numbers = train(few, run, settings, lambda done, total: told.append((done, total)))
     assert told[:6] == [1, 2, 3, 4, (5, 12), (6, 12)]
     assert numbers["figures"] == 6
-    assert sorted(path.name for path in run.iterdir()) == [FILE]
+    assert sorted(path.name for path in run.iterdir()) == [FILE, UNFINISHED]
 
 
 def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):
     other, told = write_figures(tmp_path / "other", count=1), []
-    settings = {"seconds": 13.0, "more": other}
+    settings = ForgerySettings(more=other)
     with pytest.raises(StoppedError):
         train(few, other / "more", settings, stopping_after(5, told))
     train(few, other / "more", settings, lambda done, _total: told.append(done))
     assert told[:6] == [1, 2, 3, 4, 5, 6]
-    assert [path.name for path in (other / "more").iterdir()] == [FILE]
+    assert sorted(path.name for path in (other / "more").iterdir()) == [FILE, UNFINISHED]
 
 
 def test_no_figure_counts_twice(few, tmp_path):
@@ -258,12 +264,12 @@ def test_no_figure_counts_twice(few, tmp_path):
         (tmp_path / "no", "no such"),
     ):
         with pytest.raises(DataError, match=match):
-            train(few, tmp_path / "run", {"seconds": 13.0, "more": more}, quiet)
+            train(few, tmp_path / "run", ForgerySettings(more=more), quiet)
     assert not (tmp_path / "run").exists()
 
 
 def test_figures_of_the_same_name_in_two_folders_are_no_twins(few, tmp_path):
-    truth = data.open_truth(few, {})
+    truth = data.open_truth(few, ForgerySettings())
     text = to_text(MatchRecord(Scaling((90, 90), 1.0), (), seconds=13.0, used=0.0))
     one, two = (training._example(number, truth.cases[0], truth, text) for number in (0, 1))
     assert len(set(fitting._groups([one, one, two]))) == 2

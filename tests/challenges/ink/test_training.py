@@ -32,7 +32,7 @@ from handlens.types import Case, Context, no_progress
 
 SETTINGS = InkSettings()
 SMALL = InkTraining(below=6, above=5, crop=64, turns=1, augmentation=InkAugmentation(shift=1))
-STILL = InkAugmentation(shift=0, zoom=1, mix=0, contrast=0, brightness=0)
+STILL = InkAugmentation(shift=0, zoom=1, mix_share=0, contrast=0, brightness=0)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_crop_without_changes_is_the_fragment(task):
     assert found
 
 
-@pytest.mark.parametrize("kind", [{"mix": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"contrast": 0.5, "brightness": 30}])
+@pytest.mark.parametrize("kind", [{"mix_share": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"contrast": 0.5, "brightness": 30}])
 def test_changes_change(task, kind):
     part = task.make_item.__self__.parts[0]
     window = Window(6, 5, "last", 1)

@@ -28,8 +28,8 @@ from handlens.training.task import Finished
 from handlens.types import Context, Limits, no_progress
 
 LESIONS = registry.challenge("lesions")
-FIELDS = LesionsTraining(size=32, redraws=2)
-FAST = ["size=32", "batch=4", "steps=3", "threads=1", "redraws=2", "memory_format=channels_last"]
+FIELDS = LesionsTraining(size=32, bootstraps=2)
+FAST = ["size=32", "batch=4", "steps=3", "threads=1", "bootstraps=2", "memory_format=channels_last"]
 
 
 @pytest.fixture(autouse=True)
@@ -188,12 +188,12 @@ def test_an_item(task):
 
 def test_facts_are_forgotten_now_and_then(task):
     lesions = task.make_item.__self__
-    forgetful = replace(lesions, fields=FIELDS.replace(forget=0.5))
+    forgetful = replace(lesions, fields=FIELDS.replace(metadata_dropout=0.5))
     known = int(np.flatnonzero((lesions.people != training.UNKNOWN).all(axis=1))[0])
     told = np.array([forgetful.make_item(np.random.default_rng(n), known)["demographics"] for n in range(60)])
     share = (told == training.UNKNOWN).mean(axis=0)
     assert ((share > 0.25) & (share < 0.75)).all()
-    never = replace(lesions, fields=FIELDS.replace(forget=0.0))
+    never = replace(lesions, fields=FIELDS.replace(metadata_dropout=0.0))
     assert np.array_equal(never.make_item(np.random.default_rng(0), known)["demographics"], lesions.people[known])
 
 
@@ -274,12 +274,12 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
     picture = read_rgb(data / "train" / "images" / name)
     write_jpeg(folder / "images" / "copy.jpg", picture[1:, 1:], quality=70)
     (folder / "labels.csv").write_text("\n".join([header.rsplit(",", 1)[0], *plain, f"copy.jpg,{rest}"]) + "\n")
-    task = make_task(folder.parent, tmp_path / "run", FIELDS.replace(warm=False))
+    task = make_task(folder.parent, tmp_path / "run", FIELDS.replace(warm_start=False))
     groups = dict(zip(task.ids, task.groups, strict=True))
     assert groups["copy.jpg"] == groups[name]
     assert len(set(groups.values())) == len(groups) - 1
     assert any("1 pair of near copies" in line for line in task.card)
-    grouped = make_task(data, tmp_path / "other", FIELDS.replace(warm=False))
+    grouped = make_task(data, tmp_path / "other", FIELDS.replace(warm_start=False))
     lesions = [row.rsplit(",", 1)[1] for row in rows]
     assert len(set(grouped.groups)) == len(set(lesions))
 
@@ -288,11 +288,11 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
     ("given", "message"),
     [
         ({"size": "100"}, "size is '100'; expected a multiple of 32 from 32 to 512"),
-        ({"aim": "fame"}, "aim is 'fame'; expected one of prediction, macro-f1"),
-        ({"weights_as": "int4"}, "weights_as is 'int4'; expected one of fp32, fp16, int8"),
+        ({"objective": "fame"}, "objective is 'fame'; expected one of prediction, macro-f1"),
+        ({"weight_format": "int4"}, "weight_format is 'int4'; expected one of fp32, fp16, int8"),
         ({"taxonomy": "nine"}, "taxonomy is 'nine'; expected one of ten, eleven"),
-        ({"frozen": "6"}, "frozen is '6'; expected a whole number from 0 to 5"),
-        ({"far": "2"}, "scale from 2.0 to 1.3; expected far first"),
+        ({"frozen_stages": "6"}, "frozen_stages is '6'; expected a whole number from 0 to 5"),
+        ({"min_scale": "2"}, "scale from 2.0 to 1.3; expected min_scale first"),
     ],
 )
 def test_fields_out_of_range_are_refused(given, message):
@@ -322,7 +322,7 @@ def small(task, run, tmp_path):
 def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch, loss, kept):
     path, score = small
     size = path.stat().st_size
-    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="int8"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weight_format="int8"))
     values = {False: score.value, True: score.value - loss / 100}
     monkeypatch.setattr(Lesions, "_out_of_fold", lambda self, shown, *, small: values[small])
     found = lesions.finish(finished(task, path, score))
@@ -334,13 +334,13 @@ def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch,
 
 def test_what_integers_cost_is_measured_on_files_of_the_folds(task, small):
     path, score = small
-    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="int8"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weight_format="int8"))
     assert 0 <= lesions._out_of_fold(finished(task, path, score), small=True) <= 1
 
 
 def test_halves_are_half_the_size(task, small):
     path, score = small
     size = path.stat().st_size
-    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weights_as="fp16"))
+    lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weight_format="fp16"))
     assert lesions.finish(finished(task, path, score))["stored"] == "fp16"
     assert 0.45 * size < path.stat().st_size < 0.55 * size

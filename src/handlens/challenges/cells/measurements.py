@@ -31,7 +31,9 @@ class Measurements:
         return zip(*(column.tolist() for column in self.columns.values()), strict=True)
 
 
-def measure(objects: Components, outlines: list[list[Ring]], image: RowReader | None, *, mpp: float | None) -> Measurements:
+def measure(
+    objects: Components, outlines: list[list[Ring]], image: RowReader | None, *, mpp: float | None
+) -> Measurements:
     """Measure every object; `mpp` are micrometres per pixel, `image` gives the mean stain."""
     scale, unit = (mpp, "um") if mpp else (1.0, "px")
     height, width, _ = _boxes(objects)
