@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
 
 from handlens.errors import HandlensError
-from handlens.types import Artefact, Case
+from handlens.types import Case
 
-AnswerT = TypeVar("AnswerT")
 ALL, NONE = "all", "none"
 
 
-def choose(text: str | None, known: Mapping[str, Artefact[AnswerT]], default: Sequence[str]) -> list[Artefact[AnswerT]]:
-    """The artefacts that `--write` names: some of the known ones with commas between them, `all` or `none`.
+def choose(text: str | None, known: Sequence[str], default: Sequence[str]) -> frozenset[str]:
+    """The kinds of files that `--write` names: some of the known ones with commas between them, `all` or `none`.
 
-    >>> choose("none", {}, ())
-    []
+    >>> sorted(choose("mask,table", ("mask", "overlay", "table"), ())), choose("none", (), ())
+    (['mask', 'table'], frozenset())
     """
     names = list(default) if text is None else [name.strip() for name in text.split(",") if name.strip()]
     if names == [ALL]:
-        return list(known.values())
+        return frozenset(known)
     if names == [NONE]:
-        return []
+        return frozenset()
     if unknown := [name for name in names if name not in known]:
         raise HandlensError(f"--write {unknown[0]}; expected some of {', '.join(known)}, or {ALL}, or {NONE}")
-    return [known[name] for name in dict.fromkeys(names)]
+    return frozenset(names)
 
 
 def file_of(out: Path, case: Case, ending: str) -> Path:

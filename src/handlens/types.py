@@ -237,12 +237,13 @@ class Context(Generic[LabelT, SettingsT]):
 class Artefact(Generic[AnswerT]):
     """A file, or several, that `solve` writes beside the submission for every case.
 
-    `keep` names what a prediction must hold for it. `write` gets the output folder, the case and the prediction.
+    `keep` names what a prediction must hold for it. `write` gets the output folder, the case as it was decoded, and the
+    prediction.
     """
 
     name: str
     keep: frozenset[str]
-    write: Callable[[Path, Case, Prediction[AnswerT]], None]
+    write: Callable[[Path, Case, Any, Prediction[AnswerT]], None]
 
 
 ContraSettingsT = TypeVar("ContraSettingsT", bound=Settings, contravariant=True)

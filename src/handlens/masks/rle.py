@@ -6,7 +6,7 @@ The one place that knows how pixels are numbered. Inside, a run starts at a pixe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -246,7 +246,7 @@ def _first(condition: BoolArray) -> int | None:
 
 
 def encode(mask: BoolArray, *, order: Order) -> Rle:
-    """Rle of the true pixels of a 2-D mask, numbered along `order`.
+    """Run lengths of the true pixels of a 2-D mask, numbered along `order`.
 
     >>> encode(np.array([[True, True], [True, False]]), order="columns").starts
     array([0])
@@ -269,6 +269,22 @@ def decode(runs: Rle, shape: Shape, *, order: Order) -> BoolArray:
     steps[runs.ends] -= 1
     flat = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
     return flat.reshape(shape, order="C" if order == "rows" else "F")
+
+
+def decode_bands(runs: Rle, shape: Shape, *, rows: int) -> Iterator[BoolArray]:
+    """The mask of runs along rows, from the top, so many rows at a time: for masks too large to be held.
+
+    >>> [band.tolist() for band in decode_bands(encode(np.eye(3, dtype=bool), order="rows"), (3, 3), rows=2)]
+    [[[True, False, False], [False, True, False]], [[False, False, True]]]
+    """
+    height, width = shape
+    for top in range(0, height, rows):
+        bottom = min(height, top + rows)
+        begin, end = top * width, bottom * width
+        first, last = int(np.searchsorted(runs.ends, begin, side="right")), int(np.searchsorted(runs.starts, end))
+        starts = np.maximum(runs.starts[first:last], begin) - begin
+        ends = np.minimum(runs.ends[first:last], end) - begin
+        yield decode(Rle(starts, ends - starts), (bottom - top, width), order="rows")
 
 
 # --- overlaps -----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class _CaseWorker:
         with self.predictor.decode(case) as decoded:
             prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept))
             for artefact in self.artefacts:
-                artefact.write(self.out, case, prediction)
+                artefact.write(self.out, case, decoded, prediction)
         return prediction.answer
 
 

@@ -83,7 +83,7 @@ def split_cells(cells: Rle, certainty: ByteImage, watershed: Watershed) -> Compo
 def write_labels(path: Path, objects: Components) -> None:
     """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
     kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
-    packed = (zlib.compress(band.tobytes(), 6) for band in _label_bands(objects, kind))
+    packed = (zlib.compress(band.tobytes(), 6) for band in label_bands(objects, kind))
     with replacing(path) as temporary:
         tiff.write_grey(temporary, packed, objects.shape, kind, rows=BAND_ROWS)
 
@@ -106,7 +106,7 @@ def objects_table(objects: Components) -> Iterator[tuple[Any, ...]]:
 
 def paint_labels(objects: Components) -> npt.NDArray[np.uint32]:
     """The whole label image in memory."""
-    bands = list(_label_bands(objects, np.dtype(np.uint32)))
+    bands = list(label_bands(objects, np.dtype(np.uint32)))
     return np.concatenate(bands) if bands else np.zeros(objects.shape, np.uint32)
 
 
@@ -174,11 +174,24 @@ def _label_runs(labels: npt.NDArray[np.uint16]) -> tuple[IntArray, IntArray, Int
     return rows[starts], columns[starts], columns[starts + 1] - columns[starts], values[starts]
 
 
-def _label_bands(objects: Components, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+def masks_of(objects: Components) -> Iterator[Piece]:
+    """Top, left and mask of every object, in the order of their numbers."""
+    rows, columns = np.divmod(objects.runs.starts, max(1, objects.shape[1]))
+    order = np.argsort(objects.number, kind="stable")
+    cuts = objects.number[order].searchsorted(np.arange(objects.count + 1)).tolist()
+    boxes = objects.boxes.tolist()
+    rows, columns, lengths = rows[order], columns[order], objects.runs.lengths[order]
+    for (top, left, bottom, right), first, last in zip(boxes, cuts[:-1], cuts[1:], strict=True):
+        mine = slice(first, last)
+        shape = (bottom - top, right - left)
+        yield top, left, _paint(shape, rows[mine] - top, columns[mine] - left, lengths[mine]).view(np.bool_)
+
+
+def label_bands(objects: Components, kind: np.dtype[Any], rows: int = BAND_ROWS) -> Iterator[npt.NDArray[Any]]:
     """The label image from the top, a strip at a time."""
     height, width = objects.shape
-    for top in range(0, height, BAND_ROWS):
-        bottom = min(height, top + BAND_ROWS)
+    for top in range(0, height, rows):
+        bottom = min(height, top + rows)
         first, last = objects.runs.starts.searchsorted([top * width, bottom * width])
         lengths = objects.runs.lengths[first:last]
         flat = np.zeros((bottom - top) * width, kind)

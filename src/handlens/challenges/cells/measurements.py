@@ -36,7 +36,7 @@ def measure(
 ) -> Measurements:
     """Measure every object; `mpp` are micrometres per pixel, `image` gives the mean stain."""
     scale, unit = (mpp, "um") if mpp else (1.0, "px")
-    height, width, _ = _boxes(objects)
+    boxes = objects.boxes
     columns: dict[str, npt.NDArray[np.generic]] = {
         "object": np.arange(1, objects.count + 1),
         f"area_{unit}2": objects.areas * scale**2,
@@ -44,17 +44,12 @@ def measure(
         "eccentricity": _eccentricity(objects),
         f"centre_x_{unit}": (objects.centres[:, 1] + 0.5) * scale,
         f"centre_y_{unit}": (objects.centres[:, 0] + 0.5) * scale,
-        f"width_{unit}": width * scale,
-        f"height_{unit}": height * scale,
+        f"width_{unit}": (boxes[:, 3] - boxes[:, 1]) * scale,
+        f"height_{unit}": (boxes[:, 2] - boxes[:, 0]) * scale,
     }
     if image is not None:
         columns["mean_haematoxylin_od"] = _mean_stain(objects, image)
     return Measurements(columns, unit)
-
-
-def _boxes(objects: Components) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    boxes = objects.boxes
-    return (boxes[:, 2] - boxes[:, 0]).astype(np.float64), (boxes[:, 3] - boxes[:, 1]).astype(np.float64), boxes
 
 
 def _perimeter(rings: list[Ring]) -> float:

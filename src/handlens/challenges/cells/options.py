@@ -20,6 +20,17 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
         Literal[1, 8] | None,
         setting("Test-time augmentation: orientations that are averaged  [default: as in training]", "solve"),
     ] = None
+    write: Annotated[
+        str | None,
+        setting(
+            "Files for every image: some of mask,overlay,labels,geojson,table, or all, or none"
+            "  [default: mask,overlay,geojson,table]",
+            "solve",
+        ),
+    ] = None
+    mpp: (
+        Annotated[float, setting("Micrometres per pixel, for tables in micrometres.", "solve", ge=0.01, le=100)] | None
+    ) = None
     instances: Annotated[
         bool,
         setting("Write a label image and a table of single nuclei: OUT/instances/NAME.tif and NAME.csv.", "solve"),

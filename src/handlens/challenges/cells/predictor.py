@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.artefacts import choose
 from handlens.challenges.cells.baseline import Otsu
 from handlens.challenges.cells.decision import CellsDecision, Rows
+from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, join_tables
 from handlens.challenges.cells.instances import INSTANCES, write_instances
 from handlens.challenges.cells.options import SHIPPED, CellsSettings
 from handlens.challenges.cells.result import CellsResult
@@ -103,10 +105,18 @@ def load_baseline(_context: Context[Rle, CellsSettings]) -> OtsuPredictor:
 
 
 def artefacts(settings: CellsSettings) -> list[Artefact[Rle]]:
-    """With `--instances`, a label image and a table for every picture."""
-    wanted = Artefact("instances", frozenset({PROBABILITY}), _write_instances)
-    return [wanted] if settings.instances else []
+    """The files that `--write` names, and with `--instances` a label image and a table of their own."""
+    keep = frozenset({PROBABILITY})
+    kinds = choose(settings.write, KINDS, DEFAULT)
+    needs = keep if kinds - {"mask"} else frozenset[str]()
+    found = [Artefact("files", needs, CellsFiles(kinds, settings.mpp))] if kinds else []
+    return [*found, Artefact("instances", keep, _write_instances)] if settings.instances else found
 
 
-def _write_instances(out: Path, case: Case, prediction: Prediction[Rle]) -> None:
+def summarise(out: Path, answers: Mapping[str, Rle], settings: CellsSettings) -> list[str]:
+    """Join the tables of all images."""
+    return join_tables(out, list(answers), mpp=settings.mpp)
+
+
+def _write_instances(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:
     write_instances(out / INSTANCES / case.path.stem, prediction.answer, prediction.artefacts[PROBABILITY])

@@ -161,6 +161,6 @@ def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
 class _MapWriter:
     form: str
 
-    def __call__(self, out: Path, case: Case, prediction: Prediction[Rle]) -> None:
+    def __call__(self, out: Path, case: Case, _scan: Scan, prediction: Prediction[Rle]) -> None:
         found: Mapping[str, npt.NDArray[Any]] = prediction.artefacts
         write_map(out, case.id, self.form, found[MAP], found[MASK])
