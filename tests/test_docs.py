@@ -18,6 +18,7 @@ import pytest
 
 from handlens import registry
 from handlens.cli import cli
+from handlens.settings import fields_of
 from handlens.types import Case, Challenge, Codec, Truth
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -237,8 +238,8 @@ def test_every_challenge_has_a_page_and_the_readme_links_to_it(name):
     page = (DOCS / "challenges" / f"{name}.md").read_text("utf-8")
     assert page.startswith(f"# {name}: ")
     assert f"(docs/challenges/{name}.md)" in (ROOT / "README.md").read_text("utf-8")
-    for option in registry.challenge(name).options:
-        assert f"--{option.name.replace('_', '-')}" in page
+    for field in fields_of(registry.challenge(name).settings_type):
+        assert not field.commands or f"--{field.path.replace('_', '-')}" in page
     codec = registry.challenge(name).codec(registry.challenge(name).settings())
     assert f"{codec.id_column},{codec.columns[0]}" in page or f"`{codec.id_column}` and one" in page
 
@@ -406,8 +407,8 @@ def test_code_is_under_the_licence_of_the_project():
 DIALECT = (
     *(
         "asked of a network",
-        "given to solve",
-        "at random",
+        "told to solve",
+        "by lot",
         "without a find",
         "the plain solver",
         "plain solvers",
