@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 
 import handlens
+from handlens import pipeline
 from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import SECONDS, Detector
 from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.fitting import score_one
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
-from handlens.challenges.forgery.predictor import RECIPE
+from handlens.challenges.forgery.predictor import ForgeryPredictor
 from handlens.challenges.forgery.score import ORDER
 from handlens.inference.executors import map_in_processes
 from handlens.io.images import read_image, write_png
@@ -357,7 +358,7 @@ def look_at_all(items: Sequence[Item], model: Path | None, seed: int, workers: i
 
 def wall_times(questions: Sequence[Question], detector: Detector, seed: int, workers: int) -> dict:
     """How many pictures, and wall seconds a megapixel of `handlens.solve`, for large and for small ones."""
-    sources, recipe, found = read_sources(), replace(RECIPE, detector=detector), {}
+    sources, predictor, found = read_sources(), ForgeryPredictor(detector.ready()), {}
     seen = [see(question, sources, seed)[0] for question in questions]
     for large in {megapixels(picture) >= LARGE for picture in seen}:
         some = [picture for picture in seen if (megapixels(picture) >= LARGE) == large]
@@ -365,7 +366,9 @@ def wall_times(questions: Sequence[Question], detector: Detector, seed: int, wor
             for number, picture in enumerate(some):
                 write_png(Path(name) / "test_images" / f"{number}.png", picture)
             started = time.perf_counter()
-            handlens.solve("forgery", name, out=Path(name) / "run", recipe=recipe, workers=workers)
+            pipeline.solve(
+                handlens.challenge("forgery"), Path(name), Path(name) / "run", predictor=predictor, workers=workers
+            )
             found[large] = len(some), (time.perf_counter() - started) / sum(map(megapixels, some))
     return found
 

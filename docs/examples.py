@@ -6,7 +6,8 @@
 In a `console` block, a line that starts with `$ ` is run, and the lines after it are its expected output. In a
 `console approx` block numbers may differ by five percent, because image libraries differ a little between machines.
 `python` blocks are run too, on pages that have a `console` block; `python no-run` blocks are only shown. All blocks of
-a page run in order in one empty folder. The test suite runs every page.
+a page run in order in one empty folder. The folder that the package is in is shown as `...`. The test suite runs every
+page.
 """
 
 from __future__ import annotations
@@ -82,7 +83,12 @@ def run_steps(steps: Sequence[Step], folder: Path) -> list[tuple[list[str], int]
             f"the shell ended with status {done.returncode} after {len(pieces)} of {len(steps)} commands, in: {last}\n"
             f"{done.stdout[-500:]}{done.stderr[-500:]}"
         )
-    return [(without_progress(output.splitlines()), int(status)) for output, status in pieces]
+    return [(without_progress(portable(output).splitlines()), int(status)) for output, status in pieces]
+
+
+def portable(output: str) -> str:
+    """The output with `...` for the folder that the package is in, which differs between machines."""
+    return output.replace(str(ROOT / "src"), "...")
 
 
 def without_progress(lines: Sequence[str]) -> list[str]:

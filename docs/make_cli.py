@@ -12,7 +12,8 @@ from unittest.mock import patch
 import click
 
 from handlens import registry
-from handlens.cli import ChallengeGroup, cli
+from handlens.cli import cli
+from handlens.cli.groups import ChallengeGroup
 
 WIDTH = 100
 """Columns of the help texts, whatever the terminal has."""

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 
 import click
@@ -18,6 +18,10 @@ import pytest
 
 from handlens import registry
 from handlens.cli import cli
+from handlens.runstore.plan import read_plan
+from handlens.settings import fields_of
+from handlens.training.card import write_card
+from handlens.training.options import Schedule
 from handlens.types import Case, Challenge, Codec, Truth
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -237,8 +241,8 @@ def test_every_challenge_has_a_page_and_the_readme_links_to_it(name):
     page = (DOCS / "challenges" / f"{name}.md").read_text("utf-8")
     assert page.startswith(f"# {name}: ")
     assert f"(docs/challenges/{name}.md)" in (ROOT / "README.md").read_text("utf-8")
-    for option in registry.challenge(name).options:
-        assert f"--{option.name.replace('_', '-')}" in page
+    for field in fields_of(registry.challenge(name).settings_type):
+        assert not field.commands or f"--{field.path.replace('_', '-')}" in page
     codec = registry.challenge(name).codec(registry.challenge(name).settings())
     assert f"{codec.id_column},{codec.columns[0]}" in page or f"`{codec.id_column}` and one" in page
 
@@ -397,6 +401,26 @@ def test_every_model_card_names_its_licence(card):
         ), page
 
 
+@pytest.mark.parametrize(
+    "card", sorted(ROOT.glob("src/handlens/challenges/*/model/card.md")), ids=lambda p: p.parts[-3]
+)
+def test_a_generated_card_has_the_sections_of_the_included_ones(card):
+    plan = read_plan(card.parent)
+    if not plan.ids:  # left out of the included plan: there are thousands
+        plan = replace(
+            plan, ids=("a", "b", "c"), fold_of=(0, 1, 2), results={**plan.results, "scores": {"a": 1, "b": 0, "c": 0}}
+        )
+    schedule = Schedule(licence=plan.results["licence"], note="Training data: slides of ours.")
+    made = write_card(plan, schedule, plan.results, ["Predicts."])
+    heading = re.compile(r"^(?:#+ .+|\| (?:setting|fold) \|.*)$", re.MULTILINE)
+    assert heading.findall(made) == heading.findall(card.read_text("utf-8"))
+    section = made.partition("\n## Licence\n")[2].partition("\n## ")[0]
+    assert section.strip().startswith(licence_of(card.relative_to(ROOT).as_posix()))
+    assert ("non-commercial use only" in section) == ("-NC-" in schedule.licence)
+    assert "Training data: slides of ours." in section
+    assert "Not recorded" in write_card(plan, Schedule(), plan.results, ["Predicts."])
+
+
 def test_code_is_under_the_licence_of_the_project():
     assert licence_of("src/handlens/cli/__init__.py") == "Apache-2.0"
 
@@ -406,8 +430,8 @@ def test_code_is_under_the_licence_of_the_project():
 DIALECT = (
     *(
         "asked of a network",
-        "given to solve",
-        "at random",
+        "told to solve",
+        "by lot",
         "without a find",
         "the plain solver",
         "plain solvers",

@@ -93,4 +93,4 @@ class SubmissionError(HandlensError):
 
 
 class ModelError(HandlensError):
-    """A model or recipe that cannot answer."""
+    """A model or predictor that cannot answer."""

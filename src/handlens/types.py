@@ -113,6 +113,10 @@ class Score:
     cases: tuple[CaseScore, ...]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {value:.6g}" for name, value in list(self.parts.items())[:6])
+        return f"<Score {self.value!r}: {parts}; {len(self.cases):,} cases>"
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:

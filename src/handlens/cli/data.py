@@ -38,7 +38,7 @@ def list_challenges(models: bool, as_json: bool) -> None:
         print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
         return
     for challenge in found:
-        click.echo(f"{challenge.name:9}{challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
+        click.echo(f"{challenge.name:<8} {challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
 
 
 def _list_models(as_json: bool) -> None:
@@ -104,7 +104,7 @@ def _sample(challenge: AnyChallenge) -> click.Command:
         if as_json:
             print_json({"folder": str(folder), "truth": str(truth), "cases": cases, "seed": seed, "size": size})
         else:
-            message(f"{folder}: {counted(cases, 'synthetic test case')}, their labels in {truth}")
+            message(f"{folder}: {counted(cases, 'synthetic test case')}, labels in {truth}")
 
     return with_options(command, challenge, "sample")
 
@@ -143,8 +143,6 @@ def commands() -> list[click.Command]:
     return [
         with_verbosity(list_challenges),
         ChallengeGroup("rules", _rules, "NAME", "Print a challenge's rules with their numbered Readings."),
-        ChallengeGroup(
-            "sample", _sample, "NAME FOLDER [OPTIONS]", "Write synthetic data in a challenge's true layout."
-        ),
+        ChallengeGroup("sample", _sample, "NAME FOLDER [OPTIONS]", "Write synthetic data in a challenge's layout."),
         ChallengeGroup("data", _data, "NAME FOLDER [OPTIONS]", "Describe a data folder and list every problem in it."),
     ]

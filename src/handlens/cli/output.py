@@ -41,7 +41,9 @@ def verbosity_options() -> list[click.Option]:
     how: dict[str, Any] = {"is_flag": True, "expose_value": False}
     return [
         click.Option(["-q", "--quiet"], callback=_set_level(-1), help="Errors and results only: no progress.", **how),
-        click.Option(["-v", "--verbose"], callback=_set_level(1), help="Say how it is done; tracebacks.", **how),
+        click.Option(
+            ["-v", "--verbose"], callback=_set_level(1), help="More details, and tracebacks of errors.", **how
+        ),
     ]
 
 
@@ -87,7 +89,7 @@ def print_score(page: dict[str, Any]) -> None:
         click.echo(f"  {name:{width}}  {shown(value)}")
     for case in page.get("cases", ()):
         parts = ", ".join(f"{name} {shown(value)}" for name, value in case["parts"].items())
-        click.echo(f"  {case['id']}: {shown(case['value'])}  ({parts})")
+        click.echo(f"  {case['id']}: {shown(case['value'])}{f'  ({parts})' if parts else ''}")
     for note in page["notes"]:
         message(f"note: {note}")
 

@@ -22,7 +22,14 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.asks)
     @click.argument("folder", type=PATH, metavar="DATA")
     @click.option("-o", "--out", type=PATH, required=True, help="Folder for submission and score.json.")
-    @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(["csv", "parquet"]),
+        default="csv",
+        show_default=True,
+        help="Of the submission.",
+    )
     @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
     @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
     @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
@@ -34,13 +41,15 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         hidden=challenge.baseline is None,
         help="The trained model, or the baseline that it must beat.",
     )
-    @click.option("--workers", type=click.IntRange(1), help="Processes  [default: one for each core where that pays]")
+    @click.option(
+        "--workers", type=click.IntRange(1), help="Processes  [default: one per core for slow predictors, else 1]"
+    )
     @PART
     @JSON
     def command(folder: Path, out: Path, as_json: bool, **rest: Any) -> None:
-        """Answer every case of DATA, a data folder or a single image.
+        """Predict every case of DATA: a data folder, or one image or fragment.
 
-        Writes OUT/submission.csv, checked, and scores it where labels are there. Stopped, the same command resumes.
+        Writes OUT/submission.csv, checked, and scores it where labels are there. When interrupted, the same command resumes.
         """
         from handlens import pipeline
 
@@ -69,7 +78,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
 @click.argument("rest", nargs=-1, required=True, type=click.UNPROCESSED, metavar="DATA -o OUT [OPTIONS]")
 @click.pass_context
 def predict(context: click.Context, run: Path, rest: tuple[str, ...]) -> None:
-    """Answer every case of DATA with a trained model.
+    """Predict every case of DATA with a trained model.
 
     RUN is the folder that `handlens train NAME` wrote; it knows its challenge. OPTIONS are those of `handlens solve
     NAME`, which this is short for, with `--model RUN`.
@@ -84,7 +93,7 @@ def predict(context: click.Context, run: Path, rest: tuple[str, ...]) -> None:
 def commands() -> list[click.Command]:
     return [
         ChallengeGroup(
-            "solve", _solve, "NAME DATA -o OUT [OPTIONS]", "Answer every case of a data folder; check and score it."
+            "solve", _solve, "NAME DATA -o OUT [OPTIONS]", "Predict every case of a data folder; check and score it."
         ),
         with_verbosity(predict),
     ]

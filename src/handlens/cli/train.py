@@ -23,7 +23,7 @@ def _train(challenge: AnyChallenge) -> click.Command:
     @click.option("-o", "--out", "run", type=PATH, required=True, help="Folder for the trained model.")
     @JSON
     def command(folder: Path, run: Path, as_json: bool, **options: Any) -> None:
-        """Learn from the labelled cases of a data folder; print what was measured out of fold."""
+        """Train on the labelled cases of a data folder; print out-of-fold scores."""
         _run(challenge, folder, run, challenge.settings(**options), as_json)
 
     return with_options(command, challenge, "train")

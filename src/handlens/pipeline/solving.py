@@ -201,7 +201,7 @@ def _model_notes(predictor: Predictor[Any, Any], cases: Sequence[Case]) -> list[
     notes = []
     if "NC" in model.licence.split("-"):
         what = f"this model was trained on non-commercial data ({model.licence})"
-        notes.append(f"{what}: see {model.folder / 'card.md'} before any commercial use")
+        notes.append(f"{what}; see handlens list --models")
     known = model.trained_on if cases else frozenset()
     seen = sum(digest(case) in known for case in cases) if known else 0
     if seen:

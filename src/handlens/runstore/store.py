@@ -90,7 +90,8 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
     if not same and not overwrite and (earlier["finished"] or not _is_bare(folder)):
         state = "holds the results of" if earlier["finished"] else "was begun by"
         what = f"{state} another run (other data, settings, model or version of handlens)"
-        raise DataError(f"{what}: name a new folder, or say --overwrite", file=folder)
+        remedy = "or say --overwrite" if again else "or handlens train --resume, which keeps the settings of that run"
+        raise DataError(f"{what}: name a new folder, {remedy}", file=folder)
 
 
 def _earlier_manifest(folder: Path, *, overwrite: bool) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""The model card: what the model is, what it learned from, what it is worth, and what it is not for."""
+"""The model card: what the model is and is not for, its licence, its out-of-fold score, and how it was trained."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,47 +13,70 @@ from handlens.training.stages import speed_of
 CARD = "card.md"
 
 
+TERMS = {
+    "NC": "**non-commercial use only**",
+    "ND": "no derived models",
+    "SA": "derived models under the same licence",
+    "BY": "with attribution",
+}
+"""What the parts of a Creative Commons identifier ask for."""
+
+
 def write_card(plan: Plan, schedule: Schedule, results: Mapping[str, Any], sentences: Sequence[str]) -> str:
-    """The card as Markdown."""
+    """The card as Markdown: sections Licence, Evaluation and Training."""
     speed = speed_of(plan)
-    lines = [f"# A model for {plan.challenge}", "", *sentences, ""]
-    if schedule.note:
-        lines += [schedule.note, ""]
+    lines = [f"# Model card: {plan.challenge}", "", *sentences, ""]
     if not results["finished"]:
-        lines += ["**This training was stopped before its end.** `handlens train --resume` goes on.", ""]
-    lines += ["## What it is worth", ""]
+        lines += ["**This training was stopped before its end.** `handlens train --resume RUN` resumes it.", ""]
+    lines += ["## Licence", "", *_licence(schedule), "", "## Evaluation", ""]
     if results["score"] is None:
-        lines.append("Not known: the training was stopped before every fold was done.")
+        lines.append("None: the training was stopped before every fold was done.")
     else:
+        others = "the other fold" if plan.folds == 2 else "the other folds"
         lines += [
-            f"{plan.metric} **{results['score']:.4f}** on {len(plan.ids)} examples, each answered by a network that",
-            f"did not learn from its group ({plan.folds} folds), with decisions chosen on the other folds. The model",
-            "itself learned from all examples, so there is no such number for it.",
+            f"{plan.metric} **{results['score']:.4f}** on {len(plan.ids):,} examples, predicted out of fold"
+            f" ({plan.folds} folds, grouped), with decision",
+            f"parameters fitted on {others}. The exported model was trained on all examples, so there is no held-out",
+            "score for it.",
             "",
             *_folds(plan, results),
             *results.get("lines", ()),
         ]
-    lines += ["", "## How it was made", ""]
+    lines += ["", "## Training", ""]
     if plan.command:
         lines += ["```sh", plan.command, "```", ""]
     made = {
         "examples": len(plan.ids),
-        "steps": f"{plan.steps} for each of {plan.folds} folds, {plan.final_steps} for the model",
-        "items of a step": schedule.batch,
-        "seconds of a step": f"{results['seconds_per_step']:.3f}, {results['waiting']:.1%} of it waiting for data",
+        "steps": f"{plan.steps} per fold ({plan.folds} folds), {plan.final_steps} for the final model",
+        "batch size": schedule.batch,
+        "seconds per step": f"{results['seconds_per_step']:.3f}, {results['waiting']:.1%} of it waiting for data",
         "threads, devices": f"{plan.threads}, {plan.devices * plan.nodes} ({plan.accelerator}, {plan.precision})",
-        "channels last": f"{speed.channels_last} ({speed.step:.3f} s a step, the other way {speed.other_step:.3f})",
+        "channels last": f"{speed.channels_last} ({speed.step:.3f} s per step, otherwise {speed.other_step:.3f})",
         "decision": ", ".join(f"{name} {_shown(value)}" for name, value in results["decision"].items()),
-        "torch against ONNX Runtime": f"differ by at most {results['difference']:.1e}",
+        "torch and ONNX Runtime": f"differ by at most {results['difference']:.1e}",
         "fields": ", ".join(f"{name} {value}" for name, value in _flat(plan.fields)),
         "versions": ", ".join(f"{name} {value}" for name, value in plan.versions.items()),
     }
-    lines += ["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in made.items()), ""]
+    lines += ["| setting | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in made.items()), ""]
     return "\n".join(lines)
 
 
+def _licence(schedule: Schedule) -> list[str]:
+    """The licence that the data imposes, what it asks for, and the note."""
+    parts = schedule.licence.split("-") if schedule.licence.startswith("CC-") else []
+    terms = ", ".join(words for mark, words in TERMS.items() if mark in parts)
+    named = f"{schedule.licence}: {terms}." if terms else f"{schedule.licence}."
+    if not schedule.licence:
+        named = "Not recorded; it depends on the training data."
+    return [named, *([schedule.note] if schedule.note else [])]
+
+
 def _folds(plan: Plan, results: Mapping[str, Any]) -> list[str]:
-    lines = ["| fold | examples | mean of examples | decision |", "|---|---|---|---|"]
+    """A row for each fold; the mean is the metric only where the score is the mean of its cases."""
+    values = list(results["scores"].values())
+    is_mean = math.isclose(math.fsum(values) / len(values), results["score"], abs_tol=1e-9)
+    mean = f"mean {plan.metric}" if is_mean else "mean over examples"
+    lines = [f"| fold | examples | {mean} | decision |", "|---|---|---|---|"]
     for fold, decision in enumerate(results["fold_decisions"]):
         values = [results["scores"][name] for name, own in zip(plan.ids, plan.fold_of, strict=True) if own == fold]
         words = ", ".join(f"{name} {_shown(value)}" for name, value in decision.items())

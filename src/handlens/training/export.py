@@ -27,7 +27,7 @@ TOLERANCE = 1e-3
 def export(graph: Graph, path: Path, *, facts: Mapping[str, str]) -> float:
     """Write the file, with `facts` as its metadata; gives the largest difference from torch, at two sizes.
 
-    A file that differs by more than rounding never takes its place. Tracing a network takes ten times as long as all the
+    A file that differs by more than rounding never takes its place. Tracing a network takes ten times as long as the
     rest, so its graph is kept, and the next network of the same make only has its weights put in.
     """
     network = graph.module.cpu().eval()
@@ -37,8 +37,10 @@ def export(graph: Graph, path: Path, *, facts: Mapping[str, str]) -> float:
                 _write(network, graph, temporary, facts, traced=traced)
             worst = max(_difference(network, inputs, graph.output, temporary) for inputs in _two_sizes(graph))
             if worst <= TOLERANCE:
-                return worst
-    raise ModelError(f"{path}: torch and ONNX differ by {worst:.2g}: please report this, with the versions")
+                break
+        else:
+            raise ModelError(f"{path}: torch and ONNX differ by {worst:.2g}: please report this, with the versions")
+    return worst
 
 
 _TRACED: dict[str, bytes] = {}

@@ -14,7 +14,7 @@ class TrainSettings(Settings, frozen=True, kw_only=True):
         60.0
     )
     folds: Annotated[
-        int, setting("Cross-validation folds; each is predicted by a network trained on the others.", "train", ge=1)
+        int, setting("Cross-validation folds; each is predicted by a network trained on the others.", "train", ge=2)
     ] = 5
     devices: Annotated[int, setting("Processes on this machine, one for each GPU.", "train", ge=1)] = 1
     nodes: Annotated[int, setting("Machines; start the same command on each.", "train", ge=1)] = 1
@@ -26,7 +26,7 @@ class TrainSettings(Settings, frozen=True, kw_only=True):
 class Schedule(Settings, frozen=True, kw_only=True):
     """How a network is trained, whatever the challenge."""
 
-    batch: Annotated[int, setting("items of a step, over all processes", ge=1, le=10**6)] = 8
+    batch: Annotated[int, setting("batch size, over all processes", ge=1, le=10**6)] = 8
     learning_rate: Annotated[float, setting("peak learning rate of new layers", ge=1e-9, le=10)] = 0.002
     pretrained_lr_factor: Annotated[float, setting("factor on it for pretrained layers", ge=0, le=1)] = 0.1
     weight_decay: Annotated[float, setting("weight decay of AdamW; biases and norms have none", ge=0, le=10)] = 0.01
@@ -34,13 +34,13 @@ class Schedule(Settings, frozen=True, kw_only=True):
     ema_decay: Annotated[float, setting("decay of the exponential moving average of weights", ge=0, le=0.99999)] = 0.99
     grad_clip: Annotated[float, setting("gradient clipping: largest norm", ge=1e-6, le=1e6)] = 5.0
     steps: Annotated[int, setting("steps of each fold; 0: as many as the minutes allow", ge=0, le=10**9)] = 0
-    seed: Annotated[int, setting("of everything: folds, first weights, batches", ge=0, le=2**31)] = 0
+    seed: Annotated[int, setting("of everything: folds, initial weights, batches", ge=0, le=2**31)] = 0
     threads: Annotated[int, setting("torch threads on a CPU; 0: one for each core", ge=0, le=4096)] = 0
-    precision: Annotated[str, setting("such as 32-true or bf16-mixed; auto: what the device is fast at")] = "auto"
+    precision: Annotated[str, setting("such as 32-true or bf16-mixed; auto: the fastest for the device")] = "auto"
     accelerator: Annotated[str, setting("cpu, cuda or auto")] = "auto"
     memory_format: Annotated[
         Literal["auto", "channels_last", "contiguous"],
-        setting("of tensors; auto measures which is faster, which changes the last bits"),
+        setting("of tensors; auto measures which is faster, so results differ in the last bits"),
     ] = "auto"
     note: Annotated[str, setting("a sentence for the model card, such as the licence of the data")] = ""
     licence: Annotated[str, setting("SPDX identifier of the licence that the training data imposes")] = ""

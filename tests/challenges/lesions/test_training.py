@@ -75,8 +75,8 @@ def test_what_a_training_leaves(data, run):
     assert np.load(run / "features.npy").shape == (24, 1280)
     card = (run / "card.md").read_text()
     assert "Painted." in card
-    assert "no diagnosis" in card
-    for words in ("| MEL |", "| sex f |", "| age ", "| site head |", "near copies", "Numbers in the file: fp32."):
+    assert "not a diagnosis" in card
+    for words in ("| MEL |", "| sex f |", "| age ", "| site head |", "near-duplicates", "Numbers in the file: fp32."):
         assert words in card
     assert (run / "model.onnx").stat().st_size < 20e6
 
@@ -278,7 +278,7 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
     groups = dict(zip(task.ids, task.groups, strict=True))
     assert groups["copy.jpg"] == groups[name]
     assert len(set(groups.values())) == len(groups) - 1
-    assert any("1 pair of near copies" in line for line in task.card)
+    assert any("1 pair of near-duplicates" in line for line in task.card)
     grouped = make_task(data, tmp_path / "other", FIELDS.replace(warm_start=False))
     lesions = [row.rsplit(",", 1)[1] for row in rows]
     assert len(set(grouped.groups)) == len(set(lesions))

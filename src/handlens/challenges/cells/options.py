@@ -66,9 +66,7 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
     edge_weight: Annotated[float, setting("how much more a pixel at an outline counts", ge=0, le=100)] = 1.0
     dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 8], setting("orientations of test-time augmentation")] = 8
-    aligned: Annotated[
-        bool, setting("learn labels that are offset from what they show in their places; answers are moved back")
-    ] = True
+    aligned: Annotated[bool, setting("correct the labels' offset in training; predictions are shifted back")] = True
     augmentation: StainAugmentation = StainAugmentation()
 
 

@@ -43,12 +43,12 @@ MARGINS = (0, 2, 4, 6, 8, 12, 16)
 """Pixels along the border of a slide in which nuclei are outlined less often: what may be chosen."""
 
 CARD = (
-    "Says for every pixel of an H&E slide at 40x how likely it belongs to a nucleus. Input `image`: uint8",
-    "(N, H, W, 3) RGB, height and width multiples of 32; output `probability`: float32 (N, H, W). Preparation is",
-    "inside. A U-Net with an EfficientNet-Lite encoder and a light decoder.",
+    "Predicts for every pixel of an H&E slide at 40x the probability that it belongs to a nucleus. Input `image`:",
+    "uint8 (N, H, W, 3) RGB, height and width multiples of 32. Output `probability`: float32 (N, H, W). Preprocessing",
+    "is part of the graph. Architecture: U-Net with an EfficientNet-Lite encoder and a light decoder.",
     "",
-    "Not for diagnosis. Touching nuclei merge in its mask. Other stains, other magnifications and out-of-focus slides",
-    "were not learned from.",
+    "Not for diagnosis. Touching nuclei merge in its mask. Expect worse results with stains, magnifications and focus",
+    "that are not in the training data.",
 )
 
 

@@ -80,13 +80,13 @@ def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[st
     said, value = np.array([bool(answer) for answer in found.answers]), found.scores(examples)
     curves = fit_curves(examples, tiers)
     numbers = {
-        "figures": float(len(examples)),
+        "figures": len(examples),
         "oF1 of forged figures": _mean(value[forged]),
         "oF1 of forged figures answered": _mean(value[forged & said]),
         "forged figures answered": _mean(said[forged]),
         "false alarms": _mean(said[~forged]),
         "oF1": _mean(value),
-        "tiers fitted": float(len(curves)),
+        "tiers fitted": len(curves),
     }
     return replace(found.decisions[0], verifier=_with_shipped(curves)), numbers
 

@@ -25,5 +25,5 @@ class ForgerySettings(Settings, frozen=True, kw_only=True):
         Literal["one", "several"] | None,
         setting("Figures of one panel or of several; otherwise both, as often as in the contest.", "sample"),
     ] = None
-    more: Annotated[Path | None, setting("A further folder of labelled figures to learn from.", "train")] = None
+    more: Annotated[Path | None, setting("An additional folder of labelled figures.", "train")] = None
     seconds: Annotated[float, setting("Time limit for one image.", "solve", "train", ge=0)] = SECONDS

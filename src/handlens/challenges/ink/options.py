@@ -51,7 +51,7 @@ class InkAugmentation(Settings, frozen=True, kw_only=True):
         float, setting("share of crops with mixup or CutMix with another crop of the same fragment", ge=0, le=1)
     ] = 0.3
     contrast: Annotated[float, setting("spread of the logarithm of contrast", ge=0, le=5)] = 0.15
-    brightness: Annotated[float, setting("spread of grey", ge=0, le=255)] = 8.0
+    brightness: Annotated[float, setting("spread of brightness in grey levels", ge=0, le=255)] = 8.0
 
 
 class InkTraining(Settings, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     ] = 11
     above: Annotated[int, setting("layers above the surface", ge=1, le=64)] = 8
     side: Annotated[Literal["first", "last"], setting("the end of the stack where the air is")] = "last"
-    width: Annotated[float, setting("channels of the network, as a share of the usual ones", ge=0.1, le=8)] = 1.0
+    width: Annotated[float, setting("width multiplier of the network", ge=0.1, le=8)] = 1.0
     dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
     crop: Annotated[int, setting("side of a training crop in pixels", ge=64, multiple_of=32)] = 256

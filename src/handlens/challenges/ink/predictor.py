@@ -24,6 +24,7 @@ from handlens.errors import DataError, ModelError
 from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session, check_probabilities
+from handlens.io.extras import need
 from handlens.io.volumes import Stack, open_stack
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
@@ -154,6 +155,8 @@ def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
     """With `--probability`, the map of every fragment."""
     if settings.probability is None:
         return []
+    if settings.probability == "zarr":
+        need("zarr", "a Zarr map")  # before hours of work, not after
     return [Artefact("probability", frozenset({MAP, MASK}), _MapWriter(settings.probability))]
 
 

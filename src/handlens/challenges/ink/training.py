@@ -47,14 +47,14 @@ LITTLE = 0.003
 """How much of it a larger smallest piece must be worth: a small fragment has small letters."""
 
 CARD = (
-    "Says for every square of 4x4 pixels of a flattened papyrus surface how likely it is covered by carbon ink. Input",
-    "`window`: uint8 (N, layers, H, W), layers about the sheet's surface, a 24th of the stack thick each, from inside",
-    "the sheet to the air; 0 where there is no data; height and width multiples of 32. Output `probability`: float32",
-    "(N, H / 4, W / 4). Preparation is inside. Features of three layers at a time, pooled over depth by maximum and",
-    "mean, and a small U-Net.",
+    "Predicts for every block of 4x4 pixels of a flattened papyrus surface the probability of carbon ink. Input",
+    "`window`: uint8 (N, layers, H, W): layers around the surface of the sheet, each 1/24 of the stack thick, from",
+    "inside the sheet to the air; 0 where there is no data; height and width multiples of 32. Output `probability`:",
+    "float32 (N, H / 4, W / 4). Preprocessing is part of the graph. Architecture: 3-D features over three layers at a",
+    "time, maximum and mean pooling over depth, and a small U-Net.",
     "",
-    "It says where ink is likely, not what is written. Other scanners, energies and resolutions than those it learned",
-    "from give other greys and textures: look at its map before you believe it.",
+    "It predicts where ink is likely, not what is written. Scanners, energies and resolutions other than those of the",
+    "training data give other grey levels and textures: look at the probability map before you trust it.",
 )
 
 

@@ -47,17 +47,19 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    gender: Annotated[Literal["m", "f", "male", "female"] | None, setting("The same for the gender.", "solve")] = None
-    site: Annotated[Site | None, setting("The same for the body site, or its number.", "solve")] = None
+    gender: Annotated[
+        Literal["m", "f", "male", "female"] | None, setting("Gender of the person, likewise.", "solve")
+    ] = None
+    site: Annotated[Site | None, setting("Body site or its number, likewise.", "solve")] = None
 
 
 class PhotoAugmentation(Settings, frozen=True, kw_only=True):
     """How training photographs are changed."""
 
     max_scale: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.3
-    min_scale: Annotated[float, setting("least scale; below 1 the camera is farther away", ge=0.1, le=10)] = 0.85
+    min_scale: Annotated[float, setting("least scale", ge=0.1, le=10)] = 0.85
     stretch: Annotated[float, setting("spread of the logarithm of the aspect ratio", ge=0, le=5)] = 0.08
-    shift: Annotated[float, setting("how far the middle moves, as a share of the side", ge=0, le=0.5)] = 0.06
+    shift: Annotated[float, setting("largest translation, as a share of the side", ge=0, le=0.5)] = 0.06
     brightness: Annotated[
         float, setting("spread of brightness, and of the logarithms of contrast and gamma", ge=0, le=5)
     ] = 0.12
@@ -92,7 +94,7 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
     label_smoothing: Annotated[float, setting("label smoothing", ge=0, le=0.9)] = 0.05
     sampling_power: Annotated[
         float,
-        setting("power of the inverse class frequency in sampling: 0 as they come, 1 all classes alike", ge=0, le=1),
+        setting("power of the inverse class frequency in sampling: 0 none, 1 classes balanced", ge=0, le=1),
     ] = 0.5
     warm_start: Annotated[
         bool, setting("whether the last layer starts as a logistic regression on frozen features")

@@ -59,13 +59,15 @@ SAMPLES = 64
 UNKNOWN = np.array([UNKNOWN_AGE, UNKNOWN_GENDER, UNKNOWN_LOCATION], np.float32)
 
 CARD = (
-    "Gives each class of skin lesion a probability, from a photograph and from age, gender and body site. Input",
-    "`image`: float32 (N, 3, 512, 512) RGB from 0 to 1 or from 0 to 255; `demographics`: float32 (N, 3), age (0",
+    "Predicts the probability of each class of skin lesion from a photograph and from age, gender and body site.",
+    "Input `image`: float32 (N, 3, 512, 512) RGB in 0 to 1 or 0 to 255; `demographics`: float32 (N, 3): age (0",
     "unknown), gender (1 m, 0 f, -1 unknown), site (1 to 7, -1 unknown). Output `probability`: float32 (N, classes),",
-    "with sum 1. Preparation and decision are inside. An EfficientNet-Lite with the facts beside its features.",
+    "summing to 1. Preprocessing, class offsets and temperature are part of the graph. Architecture:",
+    "EfficientNet-Lite, metadata concatenated to its features.",
     "",
-    "**This is no medical device, and its answer is no diagnosis.** Classes with few examples are often missed, as the",
-    "tables show. Other cameras, other clinics and skin tones that were not learned from may be served worse.",
+    "**This is not a medical device, and its output is not a diagnosis.** Classes with few examples are often missed,",
+    "as the tables show. Expect worse results with other cameras, other clinics, and skin tones that are rare in the",
+    "training data.",
 )
 
 
@@ -107,7 +109,7 @@ def make_task(
         run,
     )
     lesions.extract_features(progress)
-    words = f"{counted(len(labels), 'photograph')} of {counted(len(set(groups)), 'group')} that no fold splits"
+    words = f"{counted(len(labels), 'photograph')} in {counted(len(set(groups)), 'group')} that stay within one fold"
     return Task(
         challenge="lesions",
         metric="Prediction Score",
@@ -128,7 +130,7 @@ def make_task(
         graph=lesions.graph,
         default=LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
-        card=(*CARD, "", f"Learned from {words}; {counted(joined, 'pair')} of near copies lay in different groups."),
+        card=(*CARD, "", f"Trained on {words}; {counted(joined, 'pair')} of near-duplicates merged into one."),
         weights=tuple(_draws(lesions.codes, fields.sampling_power).tolist()),
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
