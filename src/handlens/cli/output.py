@@ -41,9 +41,7 @@ def verbosity_options() -> list[click.Option]:
     how: dict[str, Any] = {"is_flag": True, "expose_value": False}
     return [
         click.Option(["-q", "--quiet"], callback=_set_level(-1), help="Errors and results only: no progress.", **how),
-        click.Option(
-            ["-v", "--verbose"], callback=_set_level(1), help="More details, and tracebacks of errors.", **how
-        ),
+        click.Option(["-v", "--verbose"], callback=_set_level(1), help="More details; tracebacks of errors.", **how),
     ]
 
 

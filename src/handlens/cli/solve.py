@@ -49,7 +49,8 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     def command(folder: Path, out: Path, as_json: bool, **rest: Any) -> None:
         """Predict every case of DATA: a data folder, or one image or fragment.
 
-        Writes OUT/submission.csv, checked, and scores it where labels are there. When interrupted, the same command resumes.
+        Writes OUT/submission.csv, checked, and scores it where labels are there. When interrupted, the same command
+        resumes.
         """
         from handlens import pipeline
 
