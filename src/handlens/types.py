@@ -306,6 +306,15 @@ class SampleDefaults:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class MaskFormat(Generic[AnswerT, SettingsT]):
+    """How an answer is made of (H, W) masks, and masks of an answer; `several` where a case may have instances."""
+
+    encode: Callable[[Sequence[npt.NDArray[Any]], SettingsT], AnswerT]
+    decode: Callable[[AnswerT, Shape, SettingsT], Sequence[npt.NDArray[Any]]]
+    several: bool = False
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     """A challenge is a value: names, sentences and plain functions.
@@ -324,6 +333,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts    files that `solve` writes for every case under these settings
     summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
+    masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
@@ -352,6 +362,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = lambda _settings: ()
     summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = lambda _out, _answers, _settings: ()
     parallel: bool = False
+    masks: MaskFormat[AnswerT, SettingsT] | None = None
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None
     judge: Callable[[Sequence[Path], Truth[LabelT], SettingsT, Limits, Progress], Judgement] | None = None

@@ -1,4 +1,4 @@
-"""Commands about submissions: `check` and `score`."""
+"""Commands about submissions: `check`, `score`, `encode` and `decode`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, print_json, print_score
+from handlens.errors import counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
@@ -69,8 +70,69 @@ def _score(challenge: AnyChallenge) -> click.Command:
     return with_options(command, challenge, "score")
 
 
+def _encode(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("masks", type=PATH)
+    @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases.")
+    @click.option("-o", "--out", "file", type=PATH, required=True, help="The submission, CSV or Parquet.")
+    @PART
+    @JSON
+    def command(masks: Path, folder: Path, file: Path, part: Any, as_json: bool, **options: Any) -> None:
+        """Make a valid submission of mask pictures: MASKS/ID.png, .tif or .npy, for every case.
+
+        Where a case may have several instances, a label image, an array (N, H, W), or ID_1.png, ID_2.png and so on.
+        """
+        from handlens import pipeline
+
+        count = pipeline.encode_masks(challenge, masks, folder, file, challenge.settings(**options), part)
+        if as_json:
+            print_json({"submission": str(file), "count": count, "valid": True})
+        else:
+            click.echo(f"{file}: {counted(count, 'case')}, valid")
+
+    return with_options(command, challenge, "encode")
+
+
+def _decode(challenge: AnyChallenge) -> click.Command:
+    @click.command(challenge.name, short_help=challenge.title)
+    @click.argument("file", type=PATH)
+    @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases.")
+    @click.option("-o", "--out", "masks", type=PATH, required=True, help="New folder for the masks.")
+    @PART
+    @JSON
+    def command(file: Path, folder: Path, masks: Path, part: Any, as_json: bool, **options: Any) -> None:
+        """Write what a submission says as mask pictures; `encode` of them gives the same submission."""
+        from handlens import pipeline
+
+        count = pipeline.decode_masks(challenge, file, folder, masks, challenge.settings(**options), part)
+        if as_json:
+            print_json({"masks": str(masks), "count": count})
+        else:
+            click.echo(f"{masks}: masks of {counted(count, 'case')}")
+
+    return with_options(command, challenge, "decode")
+
+
+def _has_masks(challenge: AnyChallenge) -> bool:
+    return challenge.masks is not None
+
+
 def commands() -> list[click.Command]:
     return [
+        ChallengeGroup(
+            "encode",
+            _encode,
+            "NAME MASKS --data FOLDER -o FILE [OPTIONS]",
+            "Make a submission of mask pictures.",
+            supports=_has_masks,
+        ),
+        ChallengeGroup(
+            "decode",
+            _decode,
+            "NAME FILE --data FOLDER -o MASKS [OPTIONS]",
+            "Write a submission as mask pictures.",
+            supports=_has_masks,
+        ),
         ChallengeGroup(
             "check",
             _check,

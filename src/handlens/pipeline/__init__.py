@@ -2,6 +2,7 @@
 
 from handlens.pipeline.each_case import count_workers
 from handlens.pipeline.folders import TRUTH, find_truth, join_truth, open_truth, read_cases, sample, survey
+from handlens.pipeline.masks import decode_masks, encode_masks
 from handlens.pipeline.runs import challenge_of_model, read_training, train
 from handlens.pipeline.scoring import check, judge, score, score_json
 from handlens.pipeline.solving import Solved, Solver, load, solve, solved_json
@@ -13,6 +14,8 @@ __all__ = [
     "challenge_of_model",
     "check",
     "count_workers",
+    "decode_masks",
+    "encode_masks",
     "find_truth",
     "join_truth",
     "judge",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.cells import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, SampleDefaults
+from handlens.types import Challenge, MaskFormat, SampleDefaults
 
 CHALLENGE = Challenge(
     name="cells",
@@ -28,4 +28,5 @@ CHALLENGE = Challenge(
     summarise=lazy(f"{__name__}.predictor:summarise"),
     training_fields=(options.CellsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
+    masks=MaskFormat(score.from_masks, score.to_masks),
 )

@@ -15,7 +15,7 @@ from handlens.types import Order
 class CellsSettings(TrainSettings, frozen=True, kw_only=True):
     """Options of the commands for cells."""
 
-    order: Annotated[Order, setting("How pixels are numbered.", "score")] = ORDER
+    order: Annotated[Order, setting("Pixel order of the run lengths.", "score", "encode", "decode")] = ORDER
     turns: Annotated[
         Literal[1, 8] | None,
         setting("Test-time augmentation: orientations that are averaged  [default: as in training]", "solve"),

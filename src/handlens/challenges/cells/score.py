@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import EMPTY, Rle, decode, encode, format_pairs, parse_pairs
-from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
 
 if TYPE_CHECKING:
     from handlens.challenges.cells.options import CellsSettings
@@ -101,3 +104,12 @@ def _hint(order: Order, other: float) -> str:
         f"it seems to be written that way; write it along {order}, "
         f"or score it with --order {wrong} where the truth is masks"
     )
+
+
+def from_masks(masks: Sequence[npt.NDArray[np.bool_]], settings: CellsSettings) -> Rle:
+    """The answer that a mask is."""
+    return encode(masks[0], order=settings.order)
+
+
+def to_masks(answer: Rle, shape: Shape, settings: CellsSettings) -> list[npt.NDArray[np.bool_]]:
+    return [decode(answer, shape, order=settings.order)]

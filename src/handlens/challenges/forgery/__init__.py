@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.forgery import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, SampleDefaults
+from handlens.types import Challenge, MaskFormat, SampleDefaults
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -25,4 +25,5 @@ CHALLENGE = Challenge(
     settings_type=options.ForgerySettings,
     parallel=True,
     train=lazy(f"{__name__}.training:train"),
+    masks=MaskFormat(score.from_masks, score.to_masks, several=True),
 )

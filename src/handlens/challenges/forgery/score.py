@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from handlens.masks.metrics import matched_f1_of_many
-from handlens.masks.rle import Rle, format_lists, parse_many_lists
-from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+from handlens.masks.rle import Rle, decode, encode, format_lists, parse_many_lists
+from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
 
 if TYPE_CHECKING:
     from handlens.challenges.forgery.options import ForgerySettings
@@ -112,3 +113,12 @@ def _parse_word(text: str) -> Instances | ValueError | None:
     if text[:20].strip().lower() == AUTHENTIC:
         return ValueError(f"{text[:20]!r}: the word is {AUTHENTIC}, in small letters and without spaces")
     return None
+
+
+def from_masks(masks: Sequence[npt.NDArray[np.bool_]], settings: ForgerySettings) -> Instances:
+    """An instance for each mask that is not empty; none is `authentic`."""
+    return tuple(encode(mask, order=ORDER) for mask in masks if mask.any())
+
+
+def to_masks(answer: Instances, shape: Shape, settings: ForgerySettings) -> list[npt.NDArray[np.bool_]]:
+    return [decode(instance, shape, order=ORDER) for instance in answer]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.ink import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, SampleDefaults
+from handlens.types import Challenge, MaskFormat, SampleDefaults
 
 CHALLENGE = Challenge(
     name="ink",
@@ -27,4 +27,5 @@ CHALLENGE = Challenge(
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     training_fields=(options.InkTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
+    masks=MaskFormat(score.from_masks, score.to_masks),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from handlens.masks.metrics import Counts, compare, fbeta, precision, recall
-from handlens.masks.rle import Rle, format_pairs, parse_pairs
-from handlens.types import Case, CaseScore, Codec, Order, Score, Truth
+from handlens.masks.rle import Rle, decode, encode, format_pairs, parse_pairs
+from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
 
 if TYPE_CHECKING:
     from handlens.challenges.ink.options import InkSettings
@@ -80,3 +81,12 @@ def _parse(cells: tuple[str, ...], case: Case) -> Rle:
     if not cells[0].strip():
         raise ValueError("an empty cell, which scorers read as missing: write one pixel, such as 1 1")
     return parse_pairs(cells[0], pixels=case.pixels)
+
+
+def from_masks(masks: Sequence[npt.NDArray[np.bool_]], settings: InkSettings) -> Rle:
+    """The answer that a mask is; one pixel where there is no ink, as an empty cell is read as missing."""
+    return encode(masks[0], order=ORDER) if masks[0].any() else ONE_PIXEL
+
+
+def to_masks(answer: Rle, shape: Shape, settings: InkSettings) -> list[npt.NDArray[np.bool_]]:
+    return [decode(answer, shape, order=ORDER)]
