@@ -23,6 +23,7 @@ CHALLENGE = Challenge(
     empty=score.empty,
     load=lazy(f"{__name__}.predictor:load"),
     settings_type=options.ForgerySettings,
+    artefacts=lazy(f"{__name__}.predictor:artefacts"),
     parallel=True,
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks, several=True),

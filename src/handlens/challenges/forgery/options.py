@@ -26,4 +26,8 @@ class ForgerySettings(Settings, frozen=True, kw_only=True):
         setting("Figures of one panel or of several; otherwise both, as often as in the contest.", "sample"),
     ] = None
     more: Annotated[Path | None, setting("An additional folder of labelled figures.", "train")] = None
+    write: Annotated[
+        str | None,
+        setting("Files for every forged figure: some of overlay,table, or all, or none  [default: all]", "solve"),
+    ] = None
     seconds: Annotated[float, setting("Time limit for one image.", "solve", "train", ge=0)] = SECONDS

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from handlens.artefacts import choose, file_of
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.options import SECONDS, ForgerySettings
 from handlens.challenges.forgery.result import ForgeryResult
 from handlens.challenges.forgery.score import ORDER, Instances
 from handlens.inference.values import as_picture
+from handlens.io.files import write_text
 from handlens.io.images import read_image
+from handlens.io.png import write_bands
 from handlens.masks.rle import encode
-from handlens.types import ALONE, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
 
+KINDS = ("overlay", "table")
 FINDINGS = "findings"
 """Artefact: everything the detector found, `detect.findings.Findings`."""
 
@@ -54,3 +60,27 @@ def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
     if context.model is not None:
         detector = replace(detector, decision=read_decision(context.model / FILE))
     return ForgeryPredictor(detector.ready(), context.settings.seconds)
+
+
+def artefacts(settings: ForgerySettings) -> list[Artefact[Instances]]:
+    """The files that `--write` names."""
+    kinds = choose(settings.write, KINDS, KINDS)
+    return [Artefact("files", frozenset(), ForgeryFiles(kinds))] if kinds else []
+
+
+@dataclass(frozen=True, slots=True)
+class ForgeryFiles:
+    """For figures with copies: the figure with every group outlined, and a table of the matches."""
+
+    kinds: frozenset[str]
+
+    def __call__(self, out: Path, case: Case, image: npt.NDArray[Any], prediction: Prediction[Instances]) -> None:
+        result = ForgeryResult(image, prediction.artefacts[FINDINGS])
+        if not result.is_forged:
+            return
+        if "overlay" in self.kinds:
+            picture = result.overlay()
+            write_bands(file_of(out, case, "overlay.png"), (picture.shape[0], picture.shape[1]), [picture])
+        if "table" in self.kinds:
+            rows = [dict(zip(result.table, row, strict=True)) for row in zip(*result.table.values(), strict=True)]
+            write_text(file_of(out, case, "matches.json"), json.dumps(rows, indent=1) + "\n")

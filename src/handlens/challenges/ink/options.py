@@ -27,6 +27,10 @@ class InkSettings(TrainSettings, frozen=True, kw_only=True):
         Literal[1, 4] | None,
         setting("Test-time augmentation: quarter turns that are averaged  [default: as in training]", "solve"),
     ] = None
+    write: Annotated[
+        str | None,
+        setting("Files for every fragment: some of mask,overlay, or all, or none  [default: all]", "solve"),
+    ] = None
     probability: Annotated[
         Literal["tiff", "zarr"] | None,
         setting("Write the probability map too, 16 bits: OUT/probability/NAME.tif or NAME.zarr.", "solve"),

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.artefacts import choose
 from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.files import KINDS, InkFiles
 from handlens.challenges.ink.maps import write_map
 from handlens.challenges.ink.options import SHIPPED, InkSettings
 from handlens.challenges.ink.result import InkResult
@@ -152,12 +154,12 @@ def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredicto
 
 
 def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
-    """With `--probability`, the map of every fragment."""
-    if settings.probability is None:
-        return []
+    """The files that `--write` names, and with `--probability` the map of every fragment."""
+    keep, kinds = frozenset({MAP, MASK}), choose(settings.write, KINDS, KINDS)
+    found = [Artefact("files", keep, InkFiles(kinds))] if kinds else []
     if settings.probability == "zarr":
         need("zarr", "a Zarr map")  # before hours of work, not after
-    return [Artefact("probability", frozenset({MAP, MASK}), _MapWriter(settings.probability))]
+    return [*found, Artefact("probability", keep, _MapWriter(settings.probability))] if settings.probability else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.ink.files import overlay_bands
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.score import ORDER
 from handlens.io.volumes import Stack
 from handlens.masks.rle import Rle, decode
 from handlens.results import picture_html
-
-DARKEST = 0.75
-"""How much of a slice's brightness certain ink takes away in the overlay."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,11 +42,7 @@ class InkResult:
 
     def overlay(self) -> npt.NDArray[np.uint8]:
         """(H, W, 3): ink dark on the middle slice, as an infrared photograph shows it."""
-        middle = self.stack.depth // 2
-        grey = self.stack.read_band(0, self.inside.shape[0], middle, middle + 1)[0].astype(np.float32)
-        low, high = np.percentile(grey[self.inside], (1, 99)) if self.inside.any() else (0.0, 1.0)
-        light = np.clip((grey - low) / max(1e-6, high - low), 0, 1) * (1 - np.float32(DARKEST) * self.probability_map)
-        shown = np.rint(light * 255).astype(np.uint8)
+        shown = np.concatenate(list(overlay_bands(self.stack, self.inside, self.coarse)))
         return np.repeat(shown[:, :, None], 3, axis=2)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ import numpy.typing as npt
 from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
-from handlens.io.files import write_text
+from handlens.io.files import replacing, write_text
 from handlens.results import picture_html, table_html
 
 ANSWERS = "answers.json"
 """The probabilities again, with the names of classes and risk groups, beside the submission."""
+
+TABLE = "predictions.csv"
+TABLE_COLUMNS = ("photograph", "class", "name", "risk_group", "probability", "runner_up", "runner_up_probability")
 
 NO_DIAGNOSIS = (
     "This is no diagnosis: it names what a picture looks most like. Show a lesion that worries you to a doctor."
@@ -69,13 +73,26 @@ class LesionResult:
 
 
 def write_answers(out: Path, answers: Mapping[str, Probabilities], settings: LesionsSettings) -> Sequence[str]:
-    """Write `answers.json`; gives what a person should know."""
+    """Write `answers.json` and `predictions.csv`; gives what a person should know."""
     taxonomy = TAXONOMIES[settings.taxonomy]
     pages = [{"photograph": name, **describe(row, taxonomy)} for name, row in answers.items()]
     page = {"note": NO_DIAGNOSIS, "classes": dict(zip(taxonomy.classes, taxonomy.names, strict=True))}
     write_text(out / ANSWERS, json.dumps({**page, "answers": pages}, indent=1) + "\n")
+    _write_table(out / TABLE, pages)
     said = [f"{page['photograph']}: {sentence(page)}" for page in pages] if len(pages) == 1 else []
     return [*said, NO_DIAGNOSIS]
+
+
+def _write_table(path: Path, pages: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each photograph: the likeliest class, its risk group, and the runner-up."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(TABLE_COLUMNS)
+        for page in pages:
+            ranked = sorted(page["probabilities"].items(), key=lambda item: -item[1])
+            second, chance = ranked[1]
+            first = (page["photograph"], page["class"], page["name"], page["risk_group"])
+            writer.writerow((*first, f"{page['probability']:.4f}", second, f"{chance:.4f}"))
 
 
 def describe(row: Probabilities, taxonomy: Taxonomy) -> dict[str, Any]:
