@@ -241,8 +241,8 @@ class Context(Generic[LabelT, SettingsT]):
 class Artefact(Generic[AnswerT]):
     """A file, or several, that `solve` writes beside the submission for every case.
 
-    `keep` names what a prediction must hold for it. `write` gets the output folder, the case as it was decoded, and the
-    prediction.
+    `keep` names what a prediction must hold for it; one that does not leaves no such file. `write` gets the output
+    folder, the case, what it was decoded to, and the prediction.
     """
 
     name: str

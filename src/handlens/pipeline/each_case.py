@@ -75,7 +75,8 @@ class _CaseWorker:
         with self.predictor.decode(case) as decoded:
             prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept))
             for artefact in self.artefacts:
-                artefact.write(self.out, case, decoded, prediction)
+                if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
+                    artefact.write(self.out, case, decoded, prediction)
         return prediction.answer
 
 

@@ -80,9 +80,9 @@ def test_a_model_solves(folder, model, tmp_path):
     )
     assert done.exit_code == 0, done.exception
     assert "2 cases, valid" in done.stdout
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "probability", "run.json", "score.json", "submission.csv",
-    ]  # fmt: skip
+    pictures = {f"{case.id}.{kind}.png" for case in data.read_cases(folder, "test") for kind in ("mask", "overlay")}
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"probability", "run.json", "score.json", "submission.csv"} | pictures
     truth = data.read_cases(folder, "test")
     for case in truth:
         levels = tifffile.imread(tmp_path / "out" / "probability" / f"{case.id}.tif")

@@ -65,7 +65,7 @@ def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
 def artefacts(settings: ForgerySettings) -> list[Artefact[Instances]]:
     """The files that `--write` names."""
     kinds = choose(settings.write, KINDS, KINDS)
-    return [Artefact("files", frozenset(), ForgeryFiles(kinds))] if kinds else []
+    return [Artefact("files", frozenset({FINDINGS}), ForgeryFiles(kinds))] if kinds else []
 
 
 @dataclass(frozen=True, slots=True)

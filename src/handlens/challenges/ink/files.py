@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,17 @@ SAMPLED_BANDS = 8
 """Bands of a slice from which its darkest and brightest grey are taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class InkFiles:
-    """Writes the chosen kinds for every fragment, a few rows at a time."""
+def write_mask(out: Path, case: Case, _scan: Any, prediction: Prediction[Rle]) -> None:
+    """The thresholded mask, white where ink is."""
+    if case.shape is not None:
+        bands = decode_bands(prediction.answer, case.shape, rows=BAND_ROWS)
+        write_bands(file_of(out, case, "mask.png"), case.shape, bands)
 
-    kinds: frozenset[str]
 
-    def __call__(self, out: Path, case: Case, scan: Any, prediction: Prediction[Rle]) -> None:
-        found = prediction.artefacts
-        if "mask" in self.kinds and case.shape is not None:
-            write_bands(
-                file_of(out, case, "mask.png"), case.shape, decode_bands(prediction.answer, case.shape, rows=BAND_ROWS)
-            )
-        if "overlay" in self.kinds and "map" in found:  # the baseline makes no map
-            write_bands(
-                file_of(out, case, "overlay.png"),
-                scan.stack.shape,
-                overlay_bands(scan.stack, found["mask"], found["map"]),
-            )
+def write_overlay(out: Path, case: Case, scan: Any, prediction: Prediction[Rle]) -> None:
+    """The middle slice with ink darkened."""
+    bands = overlay_bands(scan.stack, prediction.artefacts["mask"], prediction.artefacts["map"])
+    write_bands(file_of(out, case, "overlay.png"), scan.stack.shape, bands)
 
 
 def overlay_bands(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from handlens.artefacts import choose
 from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.decision import InkDecision
-from handlens.challenges.ink.files import KINDS, InkFiles
+from handlens.challenges.ink.files import KINDS, write_mask, write_overlay
 from handlens.challenges.ink.maps import write_map
 from handlens.challenges.ink.options import SHIPPED, InkSettings
 from handlens.challenges.ink.result import InkResult
@@ -156,7 +156,8 @@ def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredicto
 def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
     """The files that `--write` names, and with `--probability` the map of every fragment."""
     keep, kinds = frozenset({MAP, MASK}), choose(settings.write, KINDS, KINDS)
-    found = [Artefact("files", keep, InkFiles(kinds))] if kinds else []
+    writers = {"mask": (frozenset[str](), write_mask), "overlay": (keep, write_overlay)}
+    found = [Artefact(kind, *writers[kind]) for kind in KINDS if kind in kinds]
     if settings.probability == "zarr":
         need("zarr", "a Zarr map")  # before hours of work, not after
     return [*found, Artefact("probability", keep, _MapWriter(settings.probability))] if settings.probability else found
