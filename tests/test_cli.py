@@ -195,6 +195,7 @@ def test_options_of_a_challenge(name, tmp_path):
     assert handlens("score", name, tmp_path / "mine.csv", "--truth", tmp_path / "truth.csv", *option).returncode == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     assert handlens("sample", "forgery", data, "--cases", 6, "--size", 256).returncode == 0
@@ -227,6 +228,7 @@ def demo(tmp_path_factory):
     return handlens("demo", "-o", out), out
 
 
+@pytest.mark.slow
 def test_the_demo_solves_all_four_and_ends_in_a_table(demo):
     done, out = demo
     assert done.returncode == 0, done.stderr
@@ -243,6 +245,7 @@ def test_the_demo_fits_a_narrow_terminal(demo):
     assert sum("seconds" in line for line in lines) == 1, "no column is broken over two lines"
 
 
+@pytest.mark.slow
 def test_the_demo_again_uses_its_data_and_prints_json(demo, monkeypatch):
     _, out = demo
     monkeypatch.setattr(registry, "BUILT_IN", ("cells", "lesions"))
@@ -376,6 +379,7 @@ def test_the_baseline_is_a_solver(cells, tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_with_other_results_is_refused_until_overwrite_is_said(cells, tmp_path):
     out = tmp_path / "out"
     assert run("solve", "cells", cells, "-o", out, "--turns", 1).exit_code == 0
@@ -429,6 +433,7 @@ def test_score_finds_labels_beside_the_test_cases(lesions, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_judge_finds_labels_beside_the_test_cases(lesions, tmp_path):
     model = tmp_path / "an_entry_with_a_long_name_of_a_team_that_likes_long_names.onnx"
     shutil.copy(registry.challenge("lesions").rules.with_name("model") / "model.onnx", model)
@@ -491,6 +496,7 @@ def completions(words):
     return {line.partition(",")[2] for line in done.stdout.splitlines()}
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_challenges_and_options():
     script = handlens(_HANDLENS_COMPLETE="bash_source")
     assert script.returncode == 0

@@ -18,11 +18,13 @@ def world(request, tmp_path_factory):
     return testing.make_world(registry.challenge(request.param), tmp_path_factory.mktemp("world") / request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", testing.PROMISES, ids=lambda promise: promise.__name__)
 def test_every_challenge_keeps_its_promises(world, promise, tmp_path):
     promise(replace(world, scratch=tmp_path))
 
 
+@pytest.mark.slow
 def test_a_challenge_is_checked_by_one_call(tmp_path):
     testing.check_challenge(registry.challenge("cells"), tmp_path / "world")
 
@@ -126,6 +128,7 @@ class _Moody:
         return Prediction(Rle(np.array([0]), np.array([self.size])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("promise", "breakage"),
     [

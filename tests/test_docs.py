@@ -69,6 +69,7 @@ def mismatches_of(text, folder):
     return examples.find_mismatches(steps, examples.run_steps(steps, folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=page_id)
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
     mismatches = mismatches_of(page.read_text("utf-8"), tmp_path)
@@ -279,6 +280,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_loads_nothing_from_the_network(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 30
@@ -468,6 +470,7 @@ def unwanted_words(text):
     return [word for word in UNWANTED if word in text]
 
 
+@pytest.mark.slow
 def test_no_text_speaks_of_the_place_where_it_was_written():
     texts = project_texts()
     assert {"README.md", "groups.py", "rules.md", "pyproject.toml", "test_docs.py", "mkdocs.yml"} <= {

@@ -124,6 +124,7 @@ def change_quoting(data, dice):
 MUTATIONS = (change_bytes, change_numbers, change_rows, change_quoting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELL_RULES)
 def test_mutated_submissions_get_the_plain_verdict(name, tmp_path):
     challenge = registry.challenge(name)

@@ -90,6 +90,7 @@ def test_scoring_a_small_file_needs_numpy_alone(name, tmp_path):
     assert not loaded & {"click", *HEAVY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_predicting_needs_nothing_of_training(name, samples, tmp_path):
     code = "import handlens\nhandlens.solve(sys.argv[1], sys.argv[2], out=sys.argv[3])"
@@ -105,6 +106,7 @@ def test_a_predictor_in_a_notebook_needs_nothing_of_training(name, samples):
     assert not modules_after(code, name, case.path) & TRAINING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cells", "ink", "lesions"])
 def test_a_network_needs_torch_and_a_training_says_so_before_it_begins(name):
     loaded = modules_after(f"import handlens.challenges.{name}.network")
@@ -150,6 +152,7 @@ def test_training_without_its_extra_says_what_to_install_and_leaves_nothing(name
     assert os.listdir(tmp_path / "work") == []
 
 
+@pytest.mark.slow
 def test_everything_else_works_without_the_extra(without, samples, tmp_path):
     for args in (
         ["list"],

@@ -57,7 +57,9 @@ def journal_of(out):
 def test_solve_leaves_a_submission_and_a_score(cells, tmp_path):
     solved = pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
     page = json.loads((tmp_path / "out" / "score.json").read_text())
-    assert sorted(os.listdir(tmp_path / "out")) == ["run.json", "score.json", "submission.csv"]
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"run.json", "score.json", "submission.csv", "0.mask.png", "objects.csv"} <= files
+    assert not (tmp_path / "out" / UNFINISHED).exists()
     assert read_manifest(tmp_path / "out")["finished"] is True
     assert page["score"] == solved.score.value > page["empty_score"]
     assert page["valid"] is True
@@ -177,6 +179,7 @@ def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):
     assert second.asked == []
 
 
+@pytest.mark.slow
 def test_killed_with_9_it_goes_on(cells, tmp_path):
     out = tmp_path / "out"
     code = (
@@ -498,7 +501,7 @@ def test_a_score_on_cases_that_were_trained_on_says_so(cells, tmp_path):
 )
 def test_a_non_commercial_model_says_so_once(cells, tmp_path, licence, said):
     notes = notes_with(Folder(tmp_path, licence), cells, tmp_path / "out")
-    what = f"this model was trained on non-commercial data ({licence}): see {tmp_path / 'card.md'} before any commercial use"
+    what = f"this model was trained on non-commercial data ({licence}); see handlens list --models"
     assert notes == ((what,) if said else ())
 
 

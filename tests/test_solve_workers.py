@@ -48,6 +48,7 @@ def asked(predictor):
     return sorted(id for _, id, _ in names), {int(process) for _, _, process in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_the_submission_is_the_same_for_any_number_of_workers(name, tmp_path):
     challenge, (cases, size) = registry.challenge(name), SIZES[name]
@@ -101,6 +102,7 @@ def test_a_predictor_that_cannot_be_shared_says_so(cells, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_broken_cases_end_the_run_or_get_the_empty_answer(cells, tmp_path, staged, workers):
     challenge = registry.challenge("cells")
@@ -162,6 +164,7 @@ def nobody_in(group):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["at the start", "in the middle"])
 def test_ctrl_c_stops_all_processes_quietly_and_keeps_answers(cells, tmp_path, staged, when):
     out, journal = tmp_path / "out", journal_of(tmp_path / "out")

@@ -253,6 +253,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "content"), [(200_000, "x{0},\n"), (200_000, "0,\n")], ids=["strangers", "twice"])
 def test_time_does_not_grow_with_the_square(tmp_path, count, content):
     cases = [Case(str(number), None, (9, 9)) for number in range(5_000)]

@@ -387,6 +387,7 @@ def test_the_fill_value_stands_for_chunks_that_are_not_stored(tmp_path: Path) ->
     check(folder, volume)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", ["zlib", "gzip", "bz2", "lzma", "zstd", "blosc", "lz4"])
 def test_a_small_file_cannot_fill_the_memory(tmp_path: Path, packing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "MAX_CHUNK", 1 << 24)

@@ -126,6 +126,7 @@ def test_letters_that_steer_a_terminal_are_not_passed_on(honest):
     assert refusal(honest, entry="hostile_child:escape_codes", ask=False).why == "?[2Jgone"
 
 
+@pytest.mark.slow
 def test_computing_without_end_is_ended_by_the_clock_and_by_the_processor(honest):
     by_clock = refusal(honest, Limits(load_seconds=1), entry="hostile_child:spin", ask=False)
     assert (by_clock.verdict, by_clock.why) == ("hang", "no answer within 1 s")

@@ -72,6 +72,7 @@ def test_folds_that_cannot_be_filled_are_refused(slides, tmp_path):
     assert not (tmp_path / "many").exists()  # so that it can be called again with fewer
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
     run, two = tmp_path / "run", CELLS.settings(folds=2)
 

@@ -24,6 +24,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_gloo_processes_give_the_result_of_one(slides, tmp_path):
     one = tmp_path / "one"
     tiny_training.train(slides, one, dropout=0.0)

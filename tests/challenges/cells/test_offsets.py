@@ -80,6 +80,7 @@ def test_the_margin_is_that_of_the_picture_not_of_its_bands(height, width, margi
     assert np.allclose(picture, np.minimum(1, distance / margin) if margin else 1)
 
 
+@pytest.mark.slow
 def test_the_labels_of_real_slides_lie_lower_and_farther_right(real_data):
     """Half a pixel, as an outline drawn between pixels has it, and a little more to the right."""
     folder = real_data / "cells" / "train"

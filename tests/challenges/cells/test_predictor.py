@@ -91,6 +91,7 @@ def test_a_score_on_what_the_model_was_trained_on_comes_with_a_note(model: Path,
     assert pipeline.solve(CELLS, loose, tmp_path / "out", model=tmp_path / "model").notes == ()
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_answers(model: Path, data: Path, tmp_path: Path) -> None:
     one, two = (pipeline.solve(CELLS, data, tmp_path / f"out{count}", model=model, workers=count) for count in (1, 2))
     assert one.submission.read_bytes() == two.submission.read_bytes()

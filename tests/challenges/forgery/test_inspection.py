@@ -588,6 +588,7 @@ def test_a_folder_that_may_not_be_read_is_said(folder, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same(folder, report, tmp_path):
     records = inspect([folder], tmp_path / "out", workers=2)
     times = {"seconds": 0}
@@ -655,6 +656,7 @@ def test_an_unreadable_figure_is_reported_and_the_others_are_done(command, folde
     assert "broken" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_detector_fits_the_command(tmp_path):
     grain = cv2.GaussianBlur(np.random.default_rng(0).normal(size=(400, 600)), (0, 0), 1.3)
     figure = np.clip(128 + 45 * grain / grain.std(), 0, 255).astype(np.uint8)

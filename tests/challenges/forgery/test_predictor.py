@@ -60,12 +60,14 @@ def test_the_shipped_decision_finds_a_clear_copy(tmp_path):
     assert matched_f1(ask(tmp_path, picture, shipped()), [encode(true, order="columns")]) > 0.5
 
 
+@pytest.mark.slow
 def test_the_shipped_decision_leaves_honest_pictures_alone(tmp_path):
     shipped_or_skip()
     for picture in (stored(texture(2, SHAPE)), stored(nuclei(1)[0][:200, :200], noise=1)):
         assert ask(tmp_path, picture, shipped()) == ()
 
 
+@pytest.mark.slow
 def test_on_made_up_figures_it_does_better_than_all_authentic(tmp_path):
     shipped_or_skip()
     write_sample(tmp_path / "data", seed=21, cases=8, size=300, settings=ForgerySettings())

@@ -141,6 +141,7 @@ def test_reading_11_every_row_is_validated_before_any_truth(tmp_path):
 answers = st.one_of(st.just("authentic"), st.lists(arrays(np.bool_, (4, 5)).filter(np.any), min_size=1, max_size=3))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(answers, answers), min_size=1, max_size=6))
 def test_the_score_is_the_organisers_to_the_last_bit(pairs):
     truths = {str(number): true for number, (_, true) in enumerate(pairs)}

@@ -107,6 +107,7 @@ def test_a_source_folder_that_is_not_there_is_named(tmp_path):
 # --- what is made -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_figure_is_decided_by_seed_and_number(made):
     again = make_figure(5, 7, Wanted(size=256))
     assert again.kind == made[7].kind

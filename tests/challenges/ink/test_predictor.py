@@ -74,6 +74,7 @@ def solve(folder, out, model, **how):
     return pipeline.solve(registry.challenge("ink"), folder, out, model=model, **how)
 
 
+@pytest.mark.slow
 def test_a_model_solves(folder, model, tmp_path):
     done = CliRunner().invoke(
         cli, list(map(str, ["predict", model, folder, "-o", tmp_path / "out", "--probability", "tiff"]))
@@ -115,6 +116,7 @@ def test_a_predictor_travels_with_one_thread(folder, model):
         assert np.array_equal(copy.predict(fragment).answer.starts, predict(model, case).answer.starts)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_answer(folder, model, tmp_path):
     one = solve(folder, tmp_path / "one", model, workers=1).submission.read_bytes()
     assert solve(folder, tmp_path / "two", model, workers=2).submission.read_bytes() == one
@@ -203,6 +205,7 @@ def test_what_was_kept_for_another_model_is_not_used(folder, model, tmp_path, ki
     assert saved == every
 
 
+@pytest.mark.slow
 def test_predicting_does_not_load_torch(folder, model, tmp_path):
     code = KILLED.replace("os.kill(", "print(").replace("line0001", "line0099")
     code += "print('torch' in sys.modules)\n"
@@ -243,6 +246,7 @@ def test_a_model_for_other_layers_is_refused_when_asked(folder, tmp_path):
         predict(model, data.read_cases(folder, "test")[0])
 
 
+@pytest.mark.slow
 def test_the_baseline_answers_where_it_is_asked_for(folder, tmp_path):
     solved = solve(folder, tmp_path / "out", None, solver="baseline")
     assert solved.score is not None

@@ -67,6 +67,7 @@ def test_reading_06_pairs_are_sorted_positive_disjoint_and_inside():
     assert CODEC.parse(("1 12",), CASE).area == 12
 
 
+@pytest.mark.slow
 def test_reading_07_nothing_is_predicted_outside_the_mask(tmp_path):
     handlens.challenge("ink").write_sample(tmp_path, seed=3, cases=1, size=256, settings=InkSettings())
     (case,) = data.read_cases(tmp_path, "test")

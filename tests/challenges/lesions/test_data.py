@@ -507,6 +507,7 @@ def test_large_photographs_get_no_warning(tmp_path: Path) -> None:
 # --- real data -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_real_folder_has_no_problems(real_data: Path) -> None:
     begin = time.perf_counter()
     inventory = CHALLENGE.survey(real_data / "lesions")

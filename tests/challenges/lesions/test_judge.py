@@ -76,6 +76,7 @@ def test_an_honest_model_gets_the_exact_score(taxonomy, hidden, tmp_path, quick)
     assert entry.parts["Final Score"] == pytest.approx(0.9 * expected.value + 0.1)
 
 
+@pytest.mark.slow
 def test_hostile_models_are_refused_and_the_others_are_judged(hidden, tmp_path, quick):
     hostile = {**models.HOSTILE, **models.MORE}
     paths = [models.write(tmp_path / f"{name}.onnx", make()) for name, (make, _) in hostile.items()]
@@ -178,6 +179,7 @@ def test_what_is_odd_but_allowed_is_noted(hidden, tmp_path, quick):
     assert note.startswith("answers change by up to 0.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [models.ignores_people, models.ignores_image])
 def test_noise_is_no_use_of_an_input(make, hidden, tmp_path, quick):
     """Answers that are drawn at random differ between any two questions."""

@@ -140,11 +140,11 @@ def _write_part(path: Path, case: Case, shape: tuple[int, int], found: Measureme
             writer.writerow([case.id, *shape, *values])
 
 
-def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> list[str]:
-    """`objects.csv` of all images, and `summary.csv` with a row for each; gives notes for a person."""
+def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> None:
+    """Write `objects.csv` of all images, and `summary.csv` with a row for each; nothing where no tables were made."""
     parts = [file_of(out, Case(id, Path()), PART) for id in ids]
     if not all(part.is_file() for part in parts):
-        return []
+        return
     unit = "um" if mpp else "px"
     density = "per_mm2" if mpp else "per_megapixel"
     summary: list[list[Any]] = [["image", "objects", "share_of_image", f"objects_{density}", f"mean_area_{unit}2"]]
@@ -164,7 +164,6 @@ def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> list[str
         csv.writer(stream, lineterminator="\n").writerows(summary)
     for part in parts:
         part.unlink()
-    return [f"{out / OBJECTS}, {out / SUMMARY}: tables of all nuclei and of all images"]
 
 
 def _summarise(id: str, rows: Sequence[Sequence[str]], mpp: float | None) -> list[Any]:

@@ -113,9 +113,10 @@ def artefacts(settings: CellsSettings) -> list[Artefact[Rle]]:
     return [*found, Artefact("instances", keep, _write_instances)] if settings.instances else found
 
 
-def summarise(out: Path, answers: Mapping[str, Rle], settings: CellsSettings) -> list[str]:
+def summarise(out: Path, answers: Mapping[str, Rle], settings: CellsSettings) -> tuple[str, ...]:
     """Join the tables of all images."""
-    return join_tables(out, list(answers), mpp=settings.mpp)
+    join_tables(out, list(answers), mpp=settings.mpp)
+    return ()
 
 
 def _write_instances(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:

@@ -74,6 +74,7 @@ def counted():
     return {str(tier): tuple(row[column] for column in COLUMNS) for tier, row in table.items()}
 
 
+@pytest.mark.slow
 def test_every_tier_finds_what_it_found(counted):
     written = "\n".join(f"    {tier!r}: {row}," for tier, row in counted.items())
     assert counted == EXPECTED, f"EXPECTED = {{  # {', '.join(COLUMNS)}\n{written}\n}}"
