@@ -13,6 +13,8 @@ from handlens.training import export as exporting
 from handlens.training.encoders import make_encoder
 from handlens.training.export import export
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
@@ -23,7 +25,6 @@ def exported(tmp_path_factory):
     return network, path, export(graph(network), path, facts={"challenge": "cells"})
 
 
-@pytest.mark.slow
 def test_any_number_and_size_in_steps_of_32(exported):
     network, path, difference = exported
     assert difference < 1e-4
@@ -55,7 +56,6 @@ def test_it_does_not_say_where_it_was_made(exported):
     assert b"forward" not in content
 
 
-@pytest.mark.slow
 def test_a_file_that_differs_never_takes_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
     (tmp_path / "model.onnx").write_text("old")

@@ -14,6 +14,8 @@ import handlens
 from handlens.errors import HandlensError
 from handlens.training.options import TrainSettings
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -24,7 +26,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_two_gloo_processes_give_the_result_of_one(slides, tmp_path):
     one = tmp_path / "one"
     tiny_training.train(slides, one, dropout=0.0)

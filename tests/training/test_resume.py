@@ -14,6 +14,8 @@ from handlens.inference.model import MODEL
 from handlens.inference.session import open_segmenter
 from handlens.training.loop import LOG, read_log
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(tiny_training.__file__)
 
 
@@ -41,7 +43,6 @@ def assert_same_run(run, other):
     assert [line[:2] for line in steps[0]] == [line[:2] for line in steps[1]]
 
 
-@pytest.mark.slow
 def test_killed_again_and_again(slides, undisturbed, tmp_path):
     run = tmp_path / "run"
     for point in ("planned", "batch", "saving", "predicting", "exported", "left"):
@@ -53,7 +54,6 @@ def test_killed_again_and_again(slides, undisturbed, tmp_path):
     assert not (run / "stages").exists()
 
 
-@pytest.mark.slow
 def test_stopped_by_a_signal_it_leaves_a_usable_model_and_goes_on(slides, undisturbed, tmp_path):
     run = tmp_path / "run"
     status, words = run_program(slides, run, "stop")

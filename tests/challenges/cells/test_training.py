@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
@@ -54,7 +56,6 @@ def program(*args):
     return done
 
 
-@pytest.mark.slow
 def test_the_commands(slides, tmp_path):
     run = tmp_path / "run"
     fields = ["weights=scratch", "crop=64", "batch=2", "turns=1", "steps=3", "threads=1", "note=Made-up-slides."]
@@ -81,7 +82,6 @@ def test_the_commands(slides, tmp_path):
     assert (tmp_path / "out" / "submission.csv").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("turns", [1, 8])
 def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
     """Every out-of-fold answer is what a predictor of that fold's file and decision says about the case's file.
@@ -250,7 +250,6 @@ def test_a_loss_that_is_no_number_ends_the_training(slides, tmp_path, monkeypatc
         tiny_training.train(slides, tmp_path / "run", schedule=Schedule(batch=2, steps=2, threads=1))
 
 
-@pytest.mark.slow
 def test_real_slides_are_read_and_grouped(real_data):
     task = make_task(real_data / "cells" / "train", FIELDS.replace(crop=256), CellsSettings())
     assert (len(task.ids), len(set(task.groups))) == (37, 37)

@@ -27,6 +27,8 @@ from handlens.masks.rle import encode
 from handlens.runstore.store import UNFINISHED
 from handlens.types import Context
 
+pytestmark = pytest.mark.slow
+
 SHAPE = (200, 200)
 
 
@@ -66,7 +68,6 @@ def figures(tmp_path_factory):
     return write_figures(tmp_path_factory.mktemp("data") / "data")
 
 
-@pytest.mark.slow
 def test_from_figures_to_a_decision_that_the_predictor_uses(figures, tmp_path):
     told = []
     numbers = train(figures, tmp_path / "run", ForgerySettings(), lambda done, total: told.append((done, total)))
@@ -128,7 +129,6 @@ def same_answer(scored, found):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fewest", [1, FEWEST_COPIES], ids=["fitted curves", "shipped curves"])
 def test_what_is_scored_out_of_fold_is_what_the_detector_answers(surrounded, tmp_path, monkeypatch, fewest):
     monkeypatch.setattr(fitting, "FEWEST_COPIES", fewest)
@@ -147,7 +147,6 @@ def weigh_without_growing(examples, verifiers):
     ]
 
 
-@pytest.mark.slow
 def test_what_is_scored_has_its_regions_grown(surrounded, tmp_path):
     """Without growing, as once, other masks would be scored than those that are answered."""
     examples = examples_of(surrounded, tmp_path)
@@ -159,7 +158,6 @@ def test_what_is_scored_has_its_regions_grown(surrounded, tmp_path):
     assert worth[0] > worth[1] > 0
 
 
-@pytest.mark.slow
 def test_a_record_keeps_all_that_would_be_judged(surrounded, tmp_path):
     for example in examples_of(surrounded, tmp_path):
         proposal = Detector().propose(read_image(example.case.path), 60.0)
@@ -202,7 +200,6 @@ def few(tmp_path_factory):
     return write_figures(tmp_path_factory.mktemp("few") / "data", count=1)
 
 
-@pytest.mark.slow
 def test_a_stopped_training_goes_on_and_ends_the_same(few, tmp_path):
     straight = train(few, tmp_path / "straight", ForgerySettings(), quiet)
     run, told = tmp_path / "stopped", []
@@ -239,7 +236,6 @@ def test_with_other_figures_it_begins_anew(tmp_path):
 # --- two folders ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_two_folders_are_learned_from_together(few, tmp_path):
     """Figures of the same names in two folders are not twins."""
     other, run, told = write_figures(tmp_path / "other", count=1), tmp_path / "run", []
@@ -253,7 +249,6 @@ def test_two_folders_are_learned_from_together(few, tmp_path):
     assert sorted(path.name for path in run.iterdir()) == [FILE, UNFINISHED]
 
 
-@pytest.mark.slow
 def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):
     other, told = write_figures(tmp_path / "other", count=1), []
     settings = ForgerySettings(more=other)

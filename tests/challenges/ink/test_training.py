@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 import torch
@@ -48,7 +50,6 @@ def task(folder, tmp_path_factory):
     return make_task(folder, SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
 
 
-@pytest.mark.slow
 def test_from_a_folder_to_an_answer(folder, tmp_path):
     ink = registry.challenge("ink")
     changes = {"crop": "64", "batch": "2", "turns": "1", "steps": "2", "threads": "1", "below": "6", "above": "5"}
@@ -177,7 +178,6 @@ def test_the_quick_measure():
     assert measure(-torch.ones(1, 1, 4), {"ink": torch.zeros(1, 1, 4)}) == 0
 
 
-@pytest.mark.slow
 def test_predictions_are_of_the_whole_part(task, tmp_path):
     export(task.graph(task.make_network().eval()), tmp_path / "model.onnx", facts={})
     answer = task.infer(tmp_path / "model.onnx")(0)
@@ -185,7 +185,6 @@ def test_predictions_are_of_the_whole_part(task, tmp_path):
     assert 0 <= answer.min() < answer.max() <= 1
 
 
-@pytest.mark.slow
 def test_what_is_fitted_is_what_ships(tmp_path):
     """Every out-of-fold answer is what a predictor of that fold's file and decision says about the fragment's folder.
 

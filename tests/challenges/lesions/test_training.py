@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
@@ -66,7 +68,6 @@ def run(data, tmp_path_factory):
     return run
 
 
-@pytest.mark.slow
 def test_what_a_training_leaves(data, run):
     page = json.loads((run / "plan.json").read_text())
     assert (page["challenge"], page["finished"], page["fields"]["taxonomy"]) == ("lesions", True, "ten")
@@ -82,7 +83,6 @@ def test_what_a_training_leaves(data, run):
     assert (run / "model.onnx").stat().st_size < 20e6
 
 
-@pytest.mark.slow
 def test_the_file_is_one_that_the_judge_takes(data, run):
     verdict = pipeline.judge(LESIONS, [run / "model.onnx"], data, LESIONS.settings(), limits=Limits())
     (entry,) = verdict.models
@@ -91,7 +91,6 @@ def test_the_file_is_one_that_the_judge_takes(data, run):
     assert bytes_too.models[0].parts["Prediction Score"] == entry.parts["Prediction Score"]
 
 
-@pytest.mark.slow
 def test_solving_needs_no_torch_and_says_the_same_as_the_judge(data, run, tmp_path):
     solved = program("predict", run, data, "-o", tmp_path / "out")
     assert solved.stderr.endswith("False\n")
@@ -111,7 +110,6 @@ def test_pixels_to_1_and_to_255_get_the_same_answer(run):
     assert np.abs(ones - mixed).max() < 1e-5
 
 
-@pytest.mark.slow
 def test_the_later_edition_trains_with_the_same_code(data, tmp_path):
     table = (data / "train" / "labels.csv").read_text().replace("label,", "label_11,", 1)
     for old, new in (("AK", "AKIEC"), ("SK", "BKL"), ("SCC", "SCCKA"), ("NON", "INF"), ("ON", "BEN_OTH")):
@@ -139,7 +137,6 @@ def test_the_later_edition_trains_with_the_same_code(data, tmp_path):
     assert solved.score is not None
 
 
-@pytest.mark.slow
 def test_what_is_fitted_is_what_ships(data, tmp_path):
     """Every out-of-fold answer is what a predictor of that fold's file, its decision inside, says about the case's file.
 
@@ -323,7 +320,6 @@ def small(task, run, tmp_path):
     return path, task.score({id: np.full(10, 0.1) for id in task.ids})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "kept"), [(0.29, "int8"), (0.31, "fp32")])
 def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch, loss, kept):
     path, score = small
@@ -338,7 +334,6 @@ def test_integers_are_kept_only_where_they_cost_little(task, small, monkeypatch,
     assert (path.stat().st_size < 0.5 * size) == (kept == "int8")
 
 
-@pytest.mark.slow
 def test_what_integers_cost_is_measured_on_files_of_the_folds(task, small):
     path, score = small
     lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weight_format="int8"))

@@ -15,6 +15,8 @@ from handlens.challenges.forgery.detect.findings import TierName
 from handlens.challenges.forgery.detect.verifier.decision import shipped
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 
+pytestmark = pytest.mark.slow
+
 SEED, SIZE = 5, 220
 FORGED = {"object clone": 6, "region copy": 6, "cover-up": 4, "panel reuse": 6, "lane reuse": 8}
 """How many figures of each kind have something planted in them."""
@@ -74,7 +76,6 @@ def counted():
     return {str(tier): tuple(row[column] for column in COLUMNS) for tier, row in table.items()}
 
 
-@pytest.mark.slow
 def test_every_tier_finds_what_it_found(counted):
     written = "\n".join(f"    {tier!r}: {row}," for tier, row in counted.items())
     assert counted == EXPECTED, f"EXPECTED = {{  # {', '.join(COLUMNS)}\n{written}\n}}"
