@@ -8,8 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
@@ -33,6 +31,9 @@ from handlens.training.folds import evaluate
 from handlens.training.loop import Stepper
 from handlens.training.options import Schedule
 from handlens.types import Context, no_progress
+
+pytestmark = pytest.mark.slow
+
 
 FIELDS = CellsTraining(weights="scratch", crop=64)
 

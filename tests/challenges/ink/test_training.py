@@ -6,8 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 import torch
@@ -31,6 +29,9 @@ from handlens.runstore.plan import read_plan
 from handlens.training import engine
 from handlens.training.export import export
 from handlens.types import Case, Context, no_progress
+
+pytestmark = pytest.mark.slow
+
 
 SETTINGS = InkSettings()
 SMALL = InkTraining(below=6, above=5, crop=64, turns=1, augmentation=InkAugmentation(shift=1))

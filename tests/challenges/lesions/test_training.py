@@ -7,8 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
@@ -28,6 +26,9 @@ from handlens.training import engine
 from handlens.training.folds import evaluate
 from handlens.training.task import Finished
 from handlens.types import Context, Limits, no_progress
+
+pytestmark = pytest.mark.slow
+
 
 LESIONS = registry.challenge("lesions")
 FIELDS = LesionsTraining(size=32, bootstraps=2)
