@@ -11,7 +11,7 @@ import pytest
 
 from handlens.challenges.ink.options import InkSettings
 from handlens.challenges.ink.phantom import letters
-from handlens.challenges.ink.phantom.fields import Plane, Region
+from handlens.challenges.ink.phantom.fields import Plane, PlaneWindow
 from handlens.challenges.ink.phantom.fragment import TILE, Fragment
 from handlens.challenges.ink.phantom.outline import draw_outline
 from handlens.challenges.ink.sample import make_fragment, write_sample, write_volume
@@ -39,15 +39,15 @@ def written_half(shape: tuple[int, int] = (192, 192), **changes: Any) -> Fragmen
 @pytest.mark.parametrize(("down", "across"), [(0.7, 0.7), (1.1, 14), (9, 9), (300, 40)])
 def test_noise_is_the_same_through_any_window(down: float, across: float) -> None:
     plane = Plane((3,))
-    whole = plane.smooth("x", Region(-40, -30, 200, 300), down=down, across=across)
-    part = plane.smooth("x", Region(10, 33, 70, 90), down=down, across=across)
+    whole = plane.smooth("x", PlaneWindow(-40, -30, 200, 300), down=down, across=across)
+    part = plane.smooth("x", PlaneWindow(10, 33, 70, 90), down=down, across=across)
     np.testing.assert_allclose(part, whole[50:120, 63:153], atol=1e-5)
-    assert not np.allclose(part, plane.smooth("y", Region(10, 33, 70, 90), down=down, across=across), atol=0.1)
+    assert not np.allclose(part, plane.smooth("y", PlaneWindow(10, 33, 70, 90), down=down, across=across), atol=0.1)
 
 
 @pytest.mark.parametrize("deviation", [0.8, 2.0, 6.0])
 def test_noise_has_deviation_1(deviation: float) -> None:
-    field = Plane((1,)).smooth("x", Region(0, 0, 600, 600), down=deviation, across=deviation)
+    field = Plane((1,)).smooth("x", PlaneWindow(0, 0, 600, 600), down=deviation, across=deviation)
     assert abs(field.std() - 1) < 0.08
     assert abs(field.mean()) < 0.1
 

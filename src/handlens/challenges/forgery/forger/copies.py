@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.changes import Change, blended, changed, draw_change
-from handlens.challenges.forgery.forger.figures import Box, Figure, Placed, widen
+from handlens.challenges.forgery.forger.figures import Box, ComposedFigure, Placed, widen
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
 
 SMALLEST = 113
@@ -39,7 +39,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class CopiedRegion:
     """The source: where its bounding box lies, its mask in there, and the panel."""
 
     box: Box
@@ -47,7 +47,7 @@ class Region:
     panel: Placed
 
 
-def start(figure: Figure) -> Draft:
+def start(figure: ComposedFigure) -> Draft:
     """A draft of a figure in which nothing is forged yet: print, gutters, charts and text are not to be touched."""
     free = np.zeros(figure.objects.shape, np.bool_)
     for panel in figure.pictures:
@@ -109,7 +109,7 @@ def cover_up(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
 # --- sources ------------------------------------------------------------------------------------------------
 
 
-def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> Region | None:
+def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> CopiedRegion | None:
     """One whole nucleus, body or band with a rim of what is around it; it touches no print and no other forgery."""
     panel = draft.panels[int(rng.integers(len(draft.panels)))]
     inner = draft.objects[panel.box.window]
@@ -129,11 +129,11 @@ def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> Regi
         box = Box(panel.box.top + top, panel.box.left + left, panel.box.top + bottom, panel.box.left + right)
         mask = widen(draft.objects[box.window] == number, border)
         if not (draft.taken[box.window] & mask).any() and draft.honest[box.window][mask].std() > 2:
-            return Region(box, mask, panel)
+            return CopiedRegion(box, mask, panel)
     return None
 
 
-def _find_region(draft: Draft, rng: np.random.Generator, area: float) -> Region | None:
+def _find_region(draft: Draft, rng: np.random.Generator, area: float) -> CopiedRegion | None:
     """A rectangle or an irregular region that touches no print and no other forgery, and that shows something."""
     round_one = rng.uniform() < 0.5
     for _attempt in range(ATTEMPTS // 4):
@@ -146,7 +146,7 @@ def _find_region(draft: Draft, rng: np.random.Generator, area: float) -> Region 
             continue
         seen, all_of_it = draft.honest[box.window][shape], draft.honest[panel.box.window]
         if seen.std() > max(2.0, 0.6 * float(all_of_it.std())):  # an empty patch is no forgery anyone would make
-            return Region(box, shape, panel)
+            return CopiedRegion(box, shape, panel)
     return None
 
 
@@ -178,7 +178,7 @@ def _free_spot(box: Box, shape: BoolArray, rng: np.random.Generator) -> Box | No
 
 
 def _paste_copies(
-    draft: Draft, region: Region, rng: np.random.Generator, *, copies: int, turned: float, covered: float
+    draft: Draft, region: CopiedRegion, rng: np.random.Generator, *, copies: int, turned: float, covered: float
 ) -> BoolArray | None:
     """Paste the region up to `copies` times; `covered` is the largest share of a paste that may hide objects."""
     mask = np.zeros_like(draft.taken)
@@ -201,7 +201,9 @@ def _paste_copies(
     return mask if done else None
 
 
-def _place_for(draft: Draft, region: Region, shape: BoolArray, rng: np.random.Generator, covered: float) -> Box | None:
+def _place_for(
+    draft: Draft, region: CopiedRegion, shape: BoolArray, rng: np.random.Generator, covered: float
+) -> Box | None:
     """A free place in the same panel, or in one that looks alike; background first, then more and more over objects."""
     alike = [panel for panel in draft.panels if panel.brush is region.panel.brush]
     for attempt in range(ATTEMPTS):

@@ -12,7 +12,7 @@ import numpy as np
 from handlens.challenges.forgery.forger.marks import Overlay, blank, draw_arrow, draw_bar, draw_letter, stamp
 from handlens.challenges.forgery.forger.plots import paint_plot, paint_text
 from handlens.challenges.forgery.forger.sources import SourceBrush, Sources
-from handlens.challenges.forgery.forger.textures import PAINTERS, BoolArray, ByteArray, LabelArray, Panel
+from handlens.challenges.forgery.forger.textures import PAINTERS, BoolArray, ByteArray, LabelArray, PaintedPanel
 from handlens.types import Shape
 
 KINDS = ("nuclei", "nuclei", "nuclei", "tissue", "granules", "specimens", "blot")
@@ -29,7 +29,7 @@ GRIDS = (
     *((4, 4), (3, 3, 3), (4, 4, 4), (2, 2, 2), (5, 5, 5), (4, 4, 4, 4)),
 )
 
-Brush = Callable[[Shape, int], Panel | None]
+Brush = Callable[[Shape, int], PaintedPanel | None]
 """Paints panels of one experiment: the shape, and a number that is another content each time.
 
 None where the sources have no picture left that is large enough.
@@ -72,7 +72,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ComposedFigure:
     """A picture (H, W, 3) without print, its panels, the object number at each pixel, and the print."""
 
     picture: ByteArray
@@ -113,7 +113,7 @@ def draw_figure(
     compound: bool,
     kind: str | None = None,
     crowded: bool = False,
-) -> Figure:
+) -> ComposedFigure:
     """One honest figure whose longer side is `size` pixels or less; `kind` is what it shows, drawn where None.
 
     A `crowded` figure has four panels at least, where there is room for them.
@@ -190,7 +190,7 @@ def _cut(rng: np.random.Generator, start: int, stop: int, count: int, gutter: in
 
 def compose(
     shape: Shape, boxes: tuple[Box, ...], choose: Callable[[int], Brush | None], rng: np.random.Generator
-) -> Figure:
+) -> ComposedFigure:
     """The figure with every box painted by the brush that `choose` names for it, and its print over it."""
     paper = 255 if rng.uniform() < 0.7 else int(rng.choice([0, 0, 20, 128]))
     picture = np.full((*shape, 3), paper, np.uint8)
@@ -207,17 +207,17 @@ def compose(
         panels.append(Placed(box, brush, panel.lanes))
     overlay = blank(shape)
     _print(overlay, picture, panels, rng)
-    return Figure(picture, tuple(panels), objects, overlay)
+    return ComposedFigure(picture, tuple(panels), objects, overlay)
 
 
-def place(panel: Panel, box: Box, picture: ByteArray, objects: LabelArray) -> None:
+def place(panel: PaintedPanel, box: Box, picture: ByteArray, objects: LabelArray) -> None:
     """Put a panel into its box; its objects get numbers of their own."""
     picture[box.window] = np.rint(panel.picture).astype(np.uint8)
     first = int(objects.max())
     objects[box.window] = np.where(panel.objects > 0, panel.objects + first, 0)
 
 
-def _chart(shape: Shape, rng: np.random.Generator) -> Panel:
+def _chart(shape: Shape, rng: np.random.Generator) -> PaintedPanel:
     paint = paint_plot if rng.uniform() < 0.65 else paint_text
     return paint(shape, rng, rng)
 

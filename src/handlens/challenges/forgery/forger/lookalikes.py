@@ -10,7 +10,7 @@ import numpy as np
 from handlens.challenges.forgery.forger.figures import (
     Box,
     Brush,
-    Figure,
+    ComposedFigure,
     compose,
     draw_kind,
     draw_shape,
@@ -19,13 +19,13 @@ from handlens.challenges.forgery.forger.figures import (
 )
 from handlens.challenges.forgery.forger.patterns import paint_grid, paint_loading, paint_periodic
 from handlens.challenges.forgery.forger.sources import Sources
-from handlens.challenges.forgery.forger.textures import FloatArray, Painter, Panel, blur, clouds
+from handlens.challenges.forgery.forger.textures import FloatArray, PaintedPanel, Painter, blur, clouds
 from handlens.types import Shape
 
 
 def draw_lookalike(
     rng: np.random.Generator, name: str, *, size: int, sources: Sources | None, compound: bool | None
-) -> Figure:
+) -> ComposedFigure:
     """An honest figure of the kind `name`; a key of `LOOKALIKES`."""
     make = LOOKALIKES[name]
     several = name in NEED_PANELS or (compound if compound is not None else bool(rng.uniform() < 0.4))
@@ -48,9 +48,9 @@ def _sections(rng: np.random.Generator, sources: Sources | None) -> Callable[[in
     kind = "source" if sources and rng.uniform() < 0.4 else str(rng.choice(["nuclei", "tissue", "tissue", "granules"]))
     brush, spare = make_brush(kind, rng, sources=sources), make_brush("nuclei", rng, sources=None)
     scenery = int(rng.integers(2**32))
-    remembered: dict[int, Panel] = {}
+    remembered: dict[int, PaintedPanel] = {}
 
-    def paint(shape: Shape, serial: int) -> Panel:
+    def paint(shape: Shape, serial: int) -> PaintedPanel:
         panel = brush(shape, serial) or spare(shape, serial)
         assert panel is not None  # a texture has any shape
         if serial % 2 == 0:
@@ -61,7 +61,7 @@ def _sections(rng: np.random.Generator, sources: Sources | None) -> Callable[[in
     return lambda _number: paint
 
 
-def _next_section(before: Panel, other: Panel, rng: np.random.Generator) -> Panel:
+def _next_section(before: PaintedPanel, other: PaintedPanel, rng: np.random.Generator) -> PaintedPanel:
     """The tissue a few micrometres deeper: bent, its coarse forms kept, its grain and some of its cells others.
 
     Where the panel before was smaller, everything is of the `other` picture.
@@ -80,7 +80,7 @@ def _next_section(before: Panel, other: Panel, rng: np.random.Generator) -> Pane
     beyond = (bent_y < 0) | (bent_y > height - 1) | (bent_x < 0) | (bent_x > width - 1)
     gone = np.maximum(gone, np.clip(2 * blur(beyond.astype(np.float32), 2.0), 0, 1))[:, :, None]
     mixed = np.clip(picture * (1 - gone) + other.picture * gone, 0, 255)
-    return Panel(np.asarray(mixed, np.float32), np.zeros(shape, np.int32))
+    return PaintedPanel(np.asarray(mixed, np.float32), np.zeros(shape, np.int32))
 
 
 def _other_grain(picture: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -100,7 +100,7 @@ def _of(paint: Painter) -> Chooser:
     def choose(rng: np.random.Generator, sources: Sources | None) -> Callable[[int], Brush | None]:
         scenery = int(rng.integers(2**32))
 
-        def brush(shape: Shape, serial: int) -> Panel:
+        def brush(shape: Shape, serial: int) -> PaintedPanel:
             return paint(shape, np.random.default_rng([scenery, 0, serial]), np.random.default_rng([scenery, 1]))
 
         return lambda _number: brush
@@ -119,7 +119,7 @@ def _saturated(rng: np.random.Generator, sources: Sources | None) -> Callable[[i
     brush = make_brush(kind, rng, sources=sources)
     gain, empty = float(rng.uniform(1.2, 4)), rng.uniform() < 0.3
 
-    def paint(shape: Shape, serial: int) -> Panel | None:
+    def paint(shape: Shape, serial: int) -> PaintedPanel | None:
         panel = brush(shape, serial)
         if panel is None:
             return None
@@ -127,7 +127,7 @@ def _saturated(rng: np.random.Generator, sources: Sources | None) -> Callable[[i
         if empty:
             few = blur((panel.objects % 3 == 1).astype(np.float32), 3.0)
             picture = np.asarray(picture * np.clip(3 * few, 0, 1)[:, :, None], np.float32)
-        return Panel(picture, panel.objects)
+        return PaintedPanel(picture, panel.objects)
 
     return lambda _number: paint
 

@@ -8,11 +8,19 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from handlens.challenges.forgery.forger.textures import FloatArray, Panel, blur, clouds, finished, outline, tinted
+from handlens.challenges.forgery.forger.textures import (
+    FloatArray,
+    PaintedPanel,
+    blur,
+    clouds,
+    finished,
+    outline,
+    tinted,
+)
 from handlens.types import Shape
 
 
-def paint_grid(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_grid(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A well plate, or an array of spots or cells that all have nearly the same form."""
     step = max(14.0, min(shape) / float(style.uniform(3, 9)))
     wells, radius = style.uniform() < 0.5, step * float(style.uniform(0.28, 0.42))
@@ -34,10 +42,12 @@ def paint_grid(shape: Shape, rng: np.random.Generator, style: np.random.Generato
         grey = 14 + 3 * clouds(shape, rng, grain=min(shape) / 3) + 190 * bodies * own
     tint = ((1.0, 1.0, 1.0), (0.85, 1.0, 0.9), (1.0, 0.8, 0.9))[int(style.integers(3))]
     noise = float(style.uniform(2, 6))
-    return Panel(finished(tinted(np.asarray(grey, np.float32), tint), rng, noise=noise), np.zeros(shape, np.int32))
+    return PaintedPanel(
+        finished(tinted(np.asarray(grey, np.float32), tint), rng, noise=noise), np.zeros(shape, np.int32)
+    )
 
 
-def paint_loading(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_loading(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A blot of a protein that every lane has as much of: the bands are nearly the same, their noise is not."""
     height, width = shape
     lanes = int(np.clip(width / style.uniform(28, 60), 3, 14))
@@ -62,10 +72,10 @@ def paint_loading(shape: Shape, rng: np.random.Generator, style: np.random.Gener
     ground = 208 + 7 * clouds(shape, rng, grain=min(shape) / 3) + 4 * clouds(shape, rng, grain=2)
     grey = np.clip(ground - 165 * np.clip(soft * speckle, 0, 1.1), 6, 250).astype(np.float32)
     picture = finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(3, 7)))
-    return Panel(picture, np.zeros(shape, np.int32), lanes)
+    return PaintedPanel(picture, np.zeros(shape, np.int32), lanes)
 
 
-def paint_periodic(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_periodic(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A grating, a weave, a diffraction lattice or a halftone print, with noise of its own everywhere."""
     period = float(style.uniform(6, max(8.0, min(shape) / 8)))
     turn = float(style.uniform(0, np.pi))
@@ -78,7 +88,7 @@ def paint_periodic(shape: Shape, rng: np.random.Generator, style: np.random.Gene
     own = 1 + float(style.uniform(0.03, 0.12)) * clouds(shape, rng, grain=float(style.uniform(1.5, 4)))
     grey = np.clip(30 + 180 * pattern * light * own, 0, 250).astype(np.float32)
     noise = float(style.uniform(2, 7))
-    return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=noise), np.zeros(shape, np.int32))
+    return PaintedPanel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=noise), np.zeros(shape, np.int32))
 
 
 def _pattern(kind: int, along: FloatArray, across: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from handlens.challenges.forgery.forger.marks import Overlay, blank, printed, stamp, words
-from handlens.challenges.forgery.forger.textures import ByteArray, Panel
+from handlens.challenges.forgery.forger.textures import ByteArray, PaintedPanel
 from handlens.types import Shape
 
 _INKS = ((0, 0, 0), (31, 119, 180), (214, 39, 40), (90, 90, 90), (44, 160, 44), (255, 127, 14))
@@ -14,7 +14,7 @@ _WORDS = ("control", "treated", "siRNA", "merge", "DAPI", "actin", "n = 6", "wil
 _TEXT = ("the", "cells", "were", "stained", "with", "and", "fixed", "for", "ten", "minutes", "in", "buffer", "shown")
 
 
-def paint_plot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_plot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A bar chart or a line chart with axes, ticks and their labels."""
     height, width = shape
     picture = np.full((*shape, 3), 255, np.uint8)
@@ -28,7 +28,7 @@ def paint_plot(shape: Shape, rng: np.random.Generator, style: np.random.Generato
         cv2.line(picture, (left, top), (left, bottom), (0, 0, 0), 1)
         cv2.line(picture, (left, bottom), (right, bottom), (0, 0, 0), 1)
         _ticks(overlay, picture, frame, rng, type_size)
-    return Panel(printed(picture, overlay).astype(np.float32), np.zeros(shape, np.int32))
+    return PaintedPanel(printed(picture, overlay).astype(np.float32), np.zeros(shape, np.int32))
 
 
 def _bars(picture: ByteArray, frame: tuple[int, int, int, int], rng: np.random.Generator) -> None:
@@ -75,7 +75,7 @@ def _ticks(
     stamp(overlay, words(str(rng.choice(_WORDS)), height=type_size), (2, (left + right) // 2), (0, 0, 0))
 
 
-def paint_text(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_text(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """Lines of words, some of them the same, as legends and tables have them."""
     overlay = blank(shape)
     type_size = int(np.clip(min(shape) / float(style.uniform(10, 20)), 8, 24))
@@ -92,4 +92,4 @@ def paint_text(shape: Shape, rng: np.random.Generator, style: np.random.Generato
             column += max(layer.shape[1] + type_size // 2, shape[1] // 4 if table else 0)
         row += round(type_size * 1.5)
     picture = np.full((*shape, 3), 255, np.uint8)
-    return Panel(printed(picture, overlay).astype(np.float32), np.zeros(shape, np.int32))
+    return PaintedPanel(printed(picture, overlay).astype(np.float32), np.zeros(shape, np.int32))

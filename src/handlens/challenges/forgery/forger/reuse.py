@@ -9,7 +9,7 @@ import numpy.typing as npt
 from handlens.challenges.forgery.forger.changes import Change, blended, changed, toned
 from handlens.challenges.forgery.forger.copies import ATTEMPTS, Draft
 from handlens.challenges.forgery.forger.figures import Box, Placed, widen
-from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, Panel
+from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, PaintedPanel
 from handlens.types import Shape
 
 LEAST_OVERLAP = 0.3
@@ -66,7 +66,7 @@ def reuse_panel(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
     return mask
 
 
-def _scene(first: Placed, rng: np.random.Generator) -> tuple[Panel | None, Box]:
+def _scene(first: Placed, rng: np.random.Generator) -> tuple[PaintedPanel | None, Box]:
     """A picture of which the first panel is a window: often larger than that window, where there is such a picture."""
     assert first.brush is not None
     height, width = first.box.shape

@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from handlens.challenges.forgery.forger.textures import ByteArray, LabelArray, Panel
+from handlens.challenges.forgery.forger.textures import ByteArray, LabelArray, PaintedPanel
 from handlens.errors import DataError
 from handlens.io.images import list_images, read_header, read_image, shown
 from handlens.types import Shape
@@ -109,7 +109,7 @@ class SourceBrush:
         height, width = self.sources.entries[self.first].shape
         return min(height, size), min(width, size)
 
-    def __call__(self, shape: Shape, serial: int) -> Panel | None:
+    def __call__(self, shape: Shape, serial: int) -> PaintedPanel | None:
         """A panel of that shape; None where no picture that is left is large enough."""
         rng = np.random.default_rng([self.scenery, 3, serial])
         fits = [
@@ -133,7 +133,7 @@ class SourceBrush:
         away = [float(np.abs(_look(self.sources.read(int(number))[0]) - want).sum()) for number in some]
         return int(some[int(np.argmin(away))])
 
-    def _cut(self, number: int, shape: Shape, rng: np.random.Generator) -> Panel:
+    def _cut(self, number: int, shape: Shape, rng: np.random.Generator) -> PaintedPanel:
         picture, objects = self.sources.read(number)
         least = _zoom(objects.shape, shape)
         zoom = max(least, 1.0)
@@ -148,7 +148,7 @@ class SourceBrush:
         top = int(rng.integers(objects.shape[0] - shape[0] + 1))
         left = int(rng.integers(objects.shape[1] - shape[1] + 1))
         window = (slice(top, top + shape[0]), slice(left, left + shape[1]))
-        return Panel(picture[window].astype(np.float32), np.ascontiguousarray(objects[window]))
+        return PaintedPanel(picture[window].astype(np.float32), np.ascontiguousarray(objects[window]))
 
 
 def _zoom(have: Shape, want: Shape) -> float:

@@ -22,7 +22,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class PaintedPanel:
     """One picture: (H, W, 3) float32 from 0 to 255, and the number of the object at each pixel; 0 is none.
 
     A blot has `lanes` of equal width side by side; other pictures have 0.
@@ -33,7 +33,7 @@ class Panel:
     lanes: int = 0
 
 
-Painter = Callable[[Shape, np.random.Generator, np.random.Generator], Panel]
+Painter = Callable[[Shape, np.random.Generator, np.random.Generator], PaintedPanel]
 """Draws a panel: what is in it comes from the first generator; dye, magnification and noise from the
 second, the style, so that panels painted in the same style look like pictures of one microscope.
 """
@@ -120,7 +120,7 @@ def finished(picture: FloatArray, rng: np.random.Generator, *, noise: float) -> 
 _DYES = ((1.0, 1.0, 1.0), (1.0, 1.0, 1.0), (0.25, 0.35, 1.0), (0.15, 1.0, 0.3), (1.0, 0.2, 0.15))
 
 
-def paint_nuclei(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_nuclei(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """Stained nuclei on a dark ground: lumpy chromatin, dark nucleoli, out-of-focus haze."""
     radius = max(6.0, min(shape) * float(np.exp(style.uniform(np.log(0.022), np.log(0.1)))))
     objects = scatter(shape, rng, radius=radius, share=float(rng.uniform(0.08, 0.28)), roughness=0.1)
@@ -132,10 +132,10 @@ def paint_nuclei(shape: Shape, rng: np.random.Generator, style: np.random.Genera
     grey = np.clip(haze, 0, None) + body * inside * np.clip(1 + chromatin - nucleoli, 0.15, 2)
     grey *= float(style.choice([0.3, 0.6, 1.0, 1.0]))  # many real ones are dark and have few grey levels
     dye = _DYES[int(style.integers(len(_DYES)))]
-    return Panel(finished(tinted(grey.astype(np.float32), dye), rng, noise=float(style.uniform(1, 5))), objects)
+    return PaintedPanel(finished(tinted(grey.astype(np.float32), dye), rng, noise=float(style.uniform(1, 5))), objects)
 
 
-def paint_tissue(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_tissue(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A stained section in bright field: pink fibres, pale gaps, purple nuclei."""
     radius = max(5.0, min(shape) * float(style.uniform(0.025, 0.05)))
     objects = scatter(shape, rng, radius=radius, share=float(rng.uniform(0.1, 0.22)), roughness=0.22)
@@ -148,10 +148,10 @@ def paint_tissue(shape: Shape, rng: np.random.Generator, style: np.random.Genera
     haematoxylin = np.clip(haematoxylin + 0.06 * clouds(shape, rng, grain=radius / 2), 0, 2)
     absorbed = eosin[:, :, None] * np.array([0.12, 0.75, 0.3]) + haematoxylin[:, :, None] * np.array([0.75, 0.95, 0.4])
     picture = (242 * np.exp(-absorbed)).astype(np.float32)
-    return Panel(finished(picture, rng, noise=float(style.uniform(2, 5))), objects)
+    return PaintedPanel(finished(picture, rng, noise=float(style.uniform(2, 5))), objects)
 
 
-def paint_granules(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_granules(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """An electron micrograph: granular ground, dark membranes, dense bodies with folds inside."""
     radius = max(6.0, min(shape) * float(style.uniform(0.05, 0.1)))
     objects = scatter(shape, rng, radius=radius, share=float(rng.uniform(0.15, 0.3)), roughness=0.2)
@@ -163,10 +163,10 @@ def paint_granules(shape: Shape, rng: np.random.Generator, style: np.random.Gene
     membranes = np.exp(-((clouds(shape, rng, grain=min(shape) / 7) / 0.06) ** 2))
     grey -= 65 * membranes * (1 - inside)
     grey = np.clip(grey, 8, 245).astype(np.float32)
-    return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(6, 14))), objects)
+    return PaintedPanel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(6, 14))), objects)
 
 
-def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A photograph of specimens laid side by side on cloth: long bodies of many kernels, a shadow beside each."""
     height, width = shape
     count = int(np.clip(round(width / height * float(style.uniform(3, 6))), 2, 12))
@@ -191,10 +191,10 @@ def paint_specimens(shape: Shape, rng: np.random.Generator, style: np.random.Gen
     body = table[objects] * (0.62 + 0.4 * bumps)[:, :, None]
     inside = blur((objects > 0).astype(np.float32), 0.8)[:, :, None]
     mixed = np.clip(picture * (1 - inside) + body * inside, 0, 255).astype(np.float32)
-    return Panel(finished(mixed, rng, noise=float(style.uniform(2, 6))), objects)
+    return PaintedPanel(finished(mixed, rng, noise=float(style.uniform(2, 6))), objects)
 
 
-def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> Panel:
+def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generator) -> PaintedPanel:
     """A western blot: lanes of dark bands that bend and smear, on a pale uneven membrane."""
     height, width = shape
     lanes = int(np.clip(width / style.uniform(24, 60), 3, 14))
@@ -222,7 +222,7 @@ def paint_blot(shape: Shape, rng: np.random.Generator, style: np.random.Generato
     ground += 4 * clouds(shape, rng, grain=6) - 25 * blur(dark, max(2.0, width / lanes / 4))
     grey = np.clip(ground - 165 * np.clip(soft * speckle, 0, 1.15), 6, 250).astype(np.float32)
     grey = 255 - grey if style.uniform() < 0.2 else grey  # a gel under ultraviolet light
-    return Panel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(3, 8))), objects, lanes)
+    return PaintedPanel(finished(tinted(grey, (1.0, 1.0, 1.0)), rng, noise=float(style.uniform(3, 8))), objects, lanes)
 
 
 def _band(centre: tuple[float, float], half: tuple[float, float], rng: np.random.Generator) -> npt.NDArray[np.int32]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from handlens.challenges.ink.phantom.fields import Map, Plane, Region, blur
+from handlens.challenges.ink.phantom.fields import Map, Plane, PlaneWindow, blur
 from handlens.challenges.ink.phantom.ink import Coat
 
 BEND = 12
 """Pixels by which a loose fibre may be bent."""
 
 
-def scatter(plane: Plane, window: Region, *, pen: float, scale: float) -> Coat:
+def scatter(plane: Plane, window: PlaneWindow, *, pen: float, scale: float) -> Coat:
     """Dirt in a window, in the terms of a coat; heights in 24ths of the stack."""
     smear = plane.smooth("smear", window, down=0.5 * pen, across=0.6 * pen) > 1.5
     sandy = _patches(plane, "sandy", window, pen, 1.5)
@@ -28,15 +28,15 @@ def scatter(plane: Plane, window: Region, *, pen: float, scale: float) -> Coat:
     return Coat(np.asarray(fill, np.float32), np.asarray(height, np.float32))
 
 
-def _patches(plane: Plane, name: str, window: Region, pen: float, rare: float) -> Map:
+def _patches(plane: Plane, name: str, window: PlaneWindow, pen: float, rare: float) -> Map:
     """Spots about as wide as a stroke and longer, from 0 to 1."""
     field = plane.smooth(f"{name} where", window, down=0.4 * pen, across=0.4 * pen)
     return np.asarray(np.clip((field - rare) * 3 + 0.5, 0, 1), np.float32)
 
 
-def _fibres(plane: Plane, window: Region, frayed: Map, scale: float) -> Map:
+def _fibres(plane: Plane, window: PlaneWindow, frayed: Map, scale: float) -> Map:
     """Fibres that have come loose from both layers, bent; few everywhere, many in frayed patches."""
-    wide = Region(window.top - BEND, window.left - BEND, window.height + 2 * BEND, window.width + 2 * BEND)
+    wide = PlaneWindow(window.top - BEND, window.left - BEND, window.height + 2 * BEND, window.width + 2 * BEND)
     bends = [BEND / 3 * plane.smooth(f"bend {axis}", window, down=9, across=9) for axis in "xy"]
     x = np.arange(window.width, dtype=np.float32)[None, :] + BEND + np.clip(bends[0], -BEND, BEND)
     y = np.arange(window.height, dtype=np.float32)[:, None] + BEND + np.clip(bends[1], -BEND, BEND)

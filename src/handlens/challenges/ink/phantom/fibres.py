@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from handlens.challenges.ink.phantom.fields import TABLE, Map, Plane, Region, blur
+from handlens.challenges.ink.phantom.fields import TABLE, Map, Plane, PlaneWindow, blur
 
 Direction = Literal["across", "along"]
 
@@ -38,7 +38,7 @@ def plan_layers(plane: Plane, sheet: str, count: int, *, scale: float) -> tuple[
     )
 
 
-def weave(plane: Plane, layer: Layer, window: Region) -> Map:
+def weave(plane: Plane, layer: Layer, window: PlaneWindow) -> Map:
     """The density of a layer, around 0: strands that wave and fade, fine striae, pith between them, mineral grains."""
     seen = window if layer.direction == "across" else window.turned()
     spacing, name = layer.spacing, layer.name
@@ -67,7 +67,7 @@ def _profile(plane: Plane, name: str, strand: np.ndarray[tuple[int, ...], np.dty
     return np.asarray(ridge + vessel * walls, np.float32)
 
 
-def _grains(plane: Plane, name: str, window: Region) -> Map:
+def _grains(plane: Plane, name: str, window: PlaneWindow) -> Map:
     """Rare bright specks of mineral, a pixel or two wide."""
     spots = np.clip(plane.white(f"{name} grains", window) - 3.2, 0, 0.6)
     return blur(spots, down=0.8, across=0.8) * np.float32(55)

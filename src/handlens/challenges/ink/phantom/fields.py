@@ -20,7 +20,7 @@ _ORIGIN = 1 << 20  # seeds are not negative, places may be
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class PlaneWindow:
     """A part of the plane in pixels; `top` and `left` may be negative."""
 
     top: int
@@ -40,8 +40,8 @@ class Region:
         """The column of every pixel, as a row."""
         return np.arange(self.left, self.left + self.width, dtype=np.float32)[None, :]
 
-    def turned(self) -> Region:
-        return Region(self.left, self.top, self.width, self.height)
+    def turned(self) -> PlaneWindow:
+        return PlaneWindow(self.left, self.top, self.width, self.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Plane:
     def generator(self, name: str, *place: int) -> np.random.Generator:
         return np.random.default_rng([*self.seed, crc32(name.encode()), *place])
 
-    def white(self, name: str, window: Region) -> Map:
+    def white(self, name: str, window: PlaneWindow) -> Map:
         """Independent normal numbers, one for each point."""
         answer = np.empty(window.shape, np.float32)
         bottom, right = window.top + window.height, window.left + window.width
@@ -69,7 +69,7 @@ class Plane:
                 ]
         return answer
 
-    def smooth(self, name: str, window: Region, *, down: float, across: float) -> Map:
+    def smooth(self, name: str, window: PlaneWindow, *, down: float, across: float) -> Map:
         """Noise of mean 0 and deviation 1, smooth as a Gaussian of these deviations in pixels.
 
         Very smooth noise is made on a coarser grid and stretched: how smooth it is must not set its cost.
@@ -83,7 +83,7 @@ class Plane:
             -(-(start + size) // step) + 3
             for start, size, step in zip((window.top, window.left), window.shape, steps, strict=True)
         ]
-        coarse = Region(
+        coarse = PlaneWindow(
             first[0] - margins[0],
             first[1] - margins[1],
             last[0] - first[0] + 2 * margins[0],

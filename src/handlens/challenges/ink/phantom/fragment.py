@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from handlens.challenges.ink.phantom.dirt import scatter
 from handlens.challenges.ink.phantom.fibres import Layer, plan_layers, weave
-from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, Region, blur, ramp
+from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur, ramp
 from handlens.challenges.ink.phantom.ink import Coat, Pen, spread
 from handlens.challenges.ink.phantom.scanner import HALO, Scanner, Volume, add_fringes
 from handlens.challenges.ink.phantom.surface import MIDDLE, THICKNESS, Lie, Sheet, find_level, lay
@@ -75,13 +75,13 @@ class Fragment:
 
     def level(self, top: int, bottom: int) -> Map:
         """The true height of the written surface in rows of the picture, in slices; without strips and fibres."""
-        return find_level(Plane(self.seed), self.lie, Region(top, 0, bottom - top, self.shape[1]))
+        return find_level(Plane(self.seed), self.lie, PlaneWindow(top, 0, bottom - top, self.shape[1]))
 
     def tile(self, top: int, left: int) -> Tile:
         """The tile that begins at this pixel."""
-        inner = Region(top, left, min(TILE[0], self.shape[0] - top), min(TILE[1], self.shape[1] - left))
+        inner = PlaneWindow(top, left, min(TILE[0], self.shape[0] - top), min(TILE[1], self.shape[1] - left))
         here = np.s_[top : top + inner.height, left : left + inner.width]
-        window = Region(top - MARGIN, left - MARGIN, inner.height + 2 * MARGIN, inner.width + 2 * MARGIN)
+        window = PlaneWindow(top - MARGIN, left - MARGIN, inner.height + 2 * MARGIN, inner.width + 2 * MARGIN)
         kept = np.s_[MARGIN:-MARGIN, MARGIN:-MARGIN]
         plane, mask = Plane(self.seed), self.mask[here]
         if not mask.any():
@@ -95,7 +95,7 @@ class Fragment:
         photograph = np.asarray(np.clip(light[kept] * mask, 0, 1) * 255, np.uint8)
         return Tile(top, left, grey, label[kept] & mask, photograph)
 
-    def _fill(self, plane: Plane, window: Region) -> tuple[Volume, Mask, Map]:
+    def _fill(self, plane: Plane, window: PlaneWindow) -> tuple[Volume, Mask, Map]:
         """Matter in a window, the label there, and how bright the surface is."""
         sheet = lay(plane, self.lie, window)
         label = cut_out(self.written, window) & (sheet.peeled < 0.5)
@@ -113,7 +113,7 @@ class Fragment:
         light = (light - 0.3 * blur(label, down=1, across=1)) * sheet.presence
         return add_fringes(matter, strength=0.5), label, np.asarray(light, np.float32)
 
-    def _weave(self, plane: Plane, window: Region) -> Volume:
+    def _weave(self, plane: Plane, window: PlaneWindow) -> Volume:
         return np.stack([weave(plane, layer, window) for layer in self._layers(plane)])
 
     def _layers(self, plane: Plane) -> tuple[Layer, ...]:
@@ -131,7 +131,7 @@ class Fragment:
         )
         return first, second
 
-    def _raise(self, plane: Plane, window: Region, sheet: Sheet, coat: Coat, fibres: Map) -> tuple[Map, Map]:
+    def _raise(self, plane: Plane, window: PlaneWindow, sheet: Sheet, coat: Coat, fibres: Map) -> tuple[Map, Map]:
         """The final height of the surface; and where something else than ink lies over the fibres."""
         scale, unit = self.lie.scale, self.unit
         dirt = scatter(plane, window, pen=self.pen, scale=scale)
@@ -158,7 +158,7 @@ class Fragment:
         return np.asarray(AIR + solid * (PAPYRUS - AIR + TEXTURE * texture), np.float32)
 
 
-def cut_out(mask: Mask, window: Region) -> Mask:
+def cut_out(mask: Mask, window: PlaneWindow) -> Mask:
     """A window of a mask; False beyond its edges."""
     answer = np.zeros(window.shape, bool)
     height, width = mask.shape

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, Region, blur
+from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Pen:
     strength: float
 
 
-def spread(plane: Plane, pen: Pen, label: Mask, window: Region) -> Coat:
+def spread(plane: Plane, pen: Pen, label: Mask, window: PlaneWindow) -> Coat:
     """The coat over labelled pixels: uneven, flaked off in spots, cracked, the rims of some flakes curled up."""
     uneven = plane.smooth("uneven", window, down=2.2 * pen.flake, across=2.2 * pen.flake)
     lost = plane.smooth("lost", window, down=1.2 * pen.flake, across=1.2 * pen.flake) > 1.9
@@ -49,7 +49,7 @@ def spread(plane: Plane, pen: Pen, label: Mask, window: Region) -> Coat:
     )
 
 
-def crackle(plane: Plane, name: str, size: float, window: Region) -> tuple[Map, Map]:
+def crackle(plane: Plane, name: str, size: float, window: PlaneWindow) -> tuple[Map, Map]:
     """Cracks between flakes, 1 in a crack, and rims beside them, as high as the flake has curled (0 to about 3)."""
     near, far, flake = _nearest(plane, name, size, window)
     margin = (far - near) * np.float32(0.5)  # pixels to the next flake, nearly
@@ -62,12 +62,12 @@ def crackle(plane: Plane, name: str, size: float, window: Region) -> tuple[Map, 
 
 
 def _nearest(
-    plane: Plane, name: str, size: float, window: Region
+    plane: Plane, name: str, size: float, window: PlaneWindow
 ) -> tuple[Map, Map, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]:
     """Distances to the nearest and second nearest of scattered points, and which the nearest is, as a table's place."""
     columns, rows = window.columns() / np.float32(size), window.rows() / np.float32(size)
     left, top = int(np.floor(columns[0, 0])) - 1, int(np.floor(rows[0, 0])) - 1
-    cells = Region(top, left, int(rows[-1, 0]) - top + 4, int(columns[0, -1]) - left + 4)
+    cells = PlaneWindow(top, left, int(rows[-1, 0]) - top + 4, int(columns[0, -1]) - left + 4)
     shift = [np.clip(plane.white(f"{name} {axis}", cells), -1.6, 1.6) * 0.27 + 0.5 for axis in "yx"]
     number = (np.abs(plane.white(f"{name} number", cells)) * 1e4).astype(np.int32) % 8192
     near = np.full(window.shape, 9, np.float32)

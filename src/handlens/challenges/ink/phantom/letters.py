@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.phantom.fields import Mask, Plane, Region
+from handlens.challenges.ink.phantom.fields import Mask, Plane, PlaneWindow
 from handlens.errors import DataError
 from handlens.io.images import read_mask
 from handlens.types import Shape
@@ -82,7 +82,7 @@ def write(random: Random, shape: Shape, hand: Hand, maps: Sequence[Path]) -> Mas
     cv2.GaussianBlur(canvas, (0, 0), max(1.5, 0.08 * hand.pen), dst=canvas)
     for top in range(0, shape[0], 1024):  # a band at a time: a whole fragment of floating-point numbers is large
         band = canvas[top : top + 1024]
-        window = Region(top, 0, len(band), shape[1])
+        window = PlaneWindow(top, 0, len(band), shape[1])
         band[:] = band + 25 * plane.smooth("tremor", window, down=tremor, across=tremor) > 127
     return canvas > 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from handlens.challenges.ink.phantom.fields import Mask, Plane, Region
+from handlens.challenges.ink.phantom.fields import Mask, Plane, PlaneWindow
 from handlens.types import Shape
 
 
@@ -15,7 +15,7 @@ def draw_outline(random: np.random.Generator, shape: Shape) -> Mask:
     cell = max(1.0, min(shape) / 160)
     mask = np.empty(shape, bool)
     for top in range(0, height, 1024):
-        window = Region(top, 0, min(1024, height - top), width)
+        window = PlaneWindow(top, 0, min(1024, height - top), width)
         row = np.floor(window.rows() / cell)
         column = np.floor(window.columns() / cell + row % 2 / 2) - row % 2 / 2  # every other row is half a cell off
         y, x = 2 * (row + 0.5) * cell / height - 1, 2 * (column + 0.5) * cell / width - 1
@@ -29,7 +29,7 @@ def draw_outline(random: np.random.Generator, shape: Shape) -> Mask:
 def _look_up(plane: Plane, place: tuple[np.ndarray, np.ndarray], shape: Shape) -> np.ndarray:
     """How far the edge is drawn in at a place; from a small map, as only slow changes matter."""
     side = 256
-    window = Region(0, 0, side, side)
+    window = PlaneWindow(0, 0, side, side)
     field = 0.08 * plane.smooth("bays", window, down=26, across=26) + 0.02 * plane.smooth(
         "tears", window, down=5, across=5
     )

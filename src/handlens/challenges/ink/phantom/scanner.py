@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.phantom.fields import Map, Plane, Region
+from handlens.challenges.ink.phantom.fields import Map, Plane, PlaneWindow
 from handlens.types import Shape
 
 Volume = npt.NDArray[np.float32]
@@ -32,12 +32,12 @@ class Scanner:
     slices: int
     noise: float = 1.0
 
-    def expose(self, plane: Plane, matter: Volume, window: Region) -> npt.NDArray[np.uint16]:
+    def expose(self, plane: Plane, matter: Volume, window: PlaneWindow) -> npt.NDArray[np.uint16]:
         """Grey values of a tile; `matter`, (slices, rows, columns), has HALO pixels more than it on every side.
 
         It is changed: stacks are large, and copies cost more than the sums.
         """
-        framed = Region(window.top - HALO, window.left - HALO, window.height + 2 * HALO, window.width + 2 * HALO)
+        framed = PlaneWindow(window.top - HALO, window.left - HALO, window.height + 2 * HALO, window.width + 2 * HALO)
         _add_grain(plane, matter, framed, 0.22 * self.noise)
         seen = np.empty((self.slices, *window.shape), np.float32)
         for target, layer in zip(seen, matter, strict=True):
@@ -57,12 +57,12 @@ class Scanner:
             grey[number] = layer
         return grey
 
-    def _cup(self, window: Region) -> Map:
+    def _cup(self, window: PlaneWindow) -> Map:
         """Beam hardening: the middle of the fragment looks thinner than its rim."""
         across = 2 * window.columns() / self.shape[1] - 1
         return np.asarray(0.97 + 0.05 * across**2, np.float32)
 
-    def _rings(self, plane: Plane, window: Region) -> Iterator[Map]:
+    def _rings(self, plane: Plane, window: PlaneWindow) -> Iterator[Map]:
         """Rings about the scanner's axis, slice by slice; it runs along the rows' numbers.
 
         A detector pixel that errs does so at one distance from the axis: an arc in a cross-section, a line in a slice.
@@ -72,7 +72,7 @@ class Scanner:
         across = window.columns()[0] - centre[0]
         radii = np.hypot(across[None, :], np.arange(self.slices)[:, None] - centre[1])
         first = int(radii.min()) - 1
-        strip = Region(window.top, first, window.height, int(radii.max()) - first + 3)
+        strip = PlaneWindow(window.top, first, window.height, int(radii.max()) - first + 3)
         errors = 0.011 * plane.smooth("rings", strip, down=6, across=0.7)
         errors += 0.008 * plane.smooth("lasting rings", strip, down=60, across=0.9)
         errors *= np.float32(self.noise)
@@ -100,7 +100,7 @@ def add_fringes(matter: Volume, *, strength: float) -> Volume:
 _ROWS, _COLUMNS = 32, 256  # of a block of grain
 
 
-def _add_grain(plane: Plane, matter: Volume, window: Region, strength: float) -> None:
+def _add_grain(plane: Plane, matter: Volume, window: PlaneWindow, strength: float) -> None:
     """Add white noise to a window of the whole stack, block by block."""
     bottom, right = window.top + window.height, window.left + window.width
     for down in range(window.top // _ROWS, -(-bottom // _ROWS)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handlens.challenges.ink.phantom.fields import Map, Plane, Region, blur
+from handlens.challenges.ink.phantom.fields import Map, Plane, PlaneWindow, blur
 from handlens.types import Shape
 
 
@@ -56,7 +56,7 @@ THICKNESS = 8.0
 """Of a sheet, in 24ths of the stack."""
 
 
-def find_level(plane: Plane, lie: Lie, window: Region) -> Map:
+def find_level(plane: Plane, lie: Lie, window: PlaneWindow) -> Map:
     """The height of the written surface, smooth: it drifts by more than ink is thick."""
     height, width = lie.shape
     slow = plane.smooth("drift", window, down=min(height / 3, 1500), across=min(width / 3, 1500))
@@ -66,7 +66,7 @@ def find_level(plane: Plane, lie: Lie, window: Region) -> Map:
     return np.asarray(lie.unit * (MIDDLE + 5.5 * np.tanh(drift / 5.5)), np.float32)
 
 
-def lay(plane: Plane, lie: Lie, window: Region) -> Sheet:
+def lay(plane: Plane, lie: Lie, window: PlaneWindow) -> Sheet:
     """The sheet as it lies, without ink."""
     level = find_level(plane, lie, window)
     relief, peeled = _break_strips(plane, lie, window)
@@ -87,7 +87,7 @@ def lay(plane: Plane, lie: Lie, window: Region) -> Sheet:
     )
 
 
-def _break_strips(plane: Plane, lie: Lie, window: Region) -> tuple[Map, Map]:
+def _break_strips(plane: Plane, lie: Lie, window: PlaneWindow) -> tuple[Map, Map]:
     """Relief, and where the upper strips are gone: strips of either layer stand at their own height and break off."""
     upper = _strips(plane, "upper strips", window, breadth=34 * lie.scale, length=55 * lie.scale)
     lower = _strips(plane, "lower strips", window.turned(), breadth=40 * lie.scale, length=60 * lie.scale).T
@@ -102,17 +102,17 @@ def _break_strips(plane: Plane, lie: Lie, window: Region) -> tuple[Map, Map]:
     return np.asarray(height, np.float32), blur(gone, down=1, across=1)
 
 
-def _strips(plane: Plane, name: str, window: Region, *, breadth: float, length: float) -> Map:
+def _strips(plane: Plane, name: str, window: PlaneWindow, *, breadth: float, length: float) -> Map:
     """Noise that is the same across a strip and changes along it; strips run across, and wave a little."""
     wander = 0.5 * breadth * plane.smooth(f"{name} wander", window, down=3 * breadth, across=4 * length)
     strip = np.floor((window.rows() + wander) / breadth).astype(np.int32)
     first, count = int(strip.min()), int(strip.max() - strip.min()) + 1
-    along = plane.smooth(name, Region(first, window.left, count, window.width), down=0.2, across=length)
+    along = plane.smooth(name, PlaneWindow(first, window.left, count, window.width), down=0.2, across=length)
     columns = np.broadcast_to(np.arange(window.width), window.shape)
     return np.asarray(along[strip - first, columns], np.float32)
 
 
-def _pierce(plane: Plane, lie: Lie, window: Region) -> Map:
+def _pierce(plane: Plane, lie: Lie, window: PlaneWindow) -> Map:
     """1 where there is papyrus: without holes, winding cracks, and cracks along the strands of the upper layer."""
     scale = lie.scale
     winding = np.abs(plane.smooth("winding", window, down=60 * scale, across=60 * scale)) < 0.022 / scale**0.5
