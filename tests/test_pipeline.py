@@ -501,7 +501,7 @@ def test_a_score_on_cases_that_were_trained_on_says_so(cells, tmp_path):
 )
 def test_a_non_commercial_model_says_so_once(cells, tmp_path, licence, said):
     notes = notes_with(Folder(tmp_path, licence), cells, tmp_path / "out")
-    what = f"this model was trained on non-commercial data ({licence}); see handlens list --models"
+    what = f"model trained on non-commercial data ({licence}): handlens list --models"
     assert notes == ((what,) if said else ())
 
 

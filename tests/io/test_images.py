@@ -20,7 +20,7 @@ import tifffile
 from PIL import Image
 
 from handlens.errors import DataError
-from handlens.io import images
+from handlens.io import images, npy
 
 HEIGHT, WIDTH = 23, 37
 
@@ -299,7 +299,7 @@ def test_what_is_skipped_in_a_folder_is_said_with_a_reason(tmp_path: Path) -> No
 READERS = (images.read_header, images.read_image, images.read_rgb, images.read_grey, images.read_mask)
 
 
-@pytest.mark.parametrize("read", [*READERS, images.read_npy, images.read_npy_header])
+@pytest.mark.parametrize("read", [*READERS, npy.read_npy, npy.read_npy_header])
 def test_missing_empty_and_strange_files_are_refused(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     path = tmp_path / "a.png"
     assert "cannot be read (No such file" in refusal(read, path)
@@ -480,8 +480,8 @@ def npy_header(shape: object, descr: str = "|u1", order: bool = False) -> str:
 def test_an_array_is_read_back(tmp_path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     np.save(tmp_path / "a.npy", array)
-    assert images.read_npy_header(tmp_path / "a.npy") == (shape, np.dtype(dtype))
-    back = images.read_npy(tmp_path / "a.npy")
+    assert npy.read_npy_header(tmp_path / "a.npy") == (shape, np.dtype(dtype))
+    back = npy.read_npy(tmp_path / "a.npy")
     assert not isinstance(back, np.memmap)
     assert back.dtype == dtype
     np.testing.assert_array_equal(back, array)
@@ -490,10 +490,10 @@ def test_an_array_is_read_back(tmp_path: Path, dtype: Any, shape: tuple[int, ...
 def test_column_order_is_understood(tmp_path: Path) -> None:
     array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     np.save(tmp_path / "a.npy", np.asfortranarray(array))
-    np.testing.assert_array_equal(images.read_npy(tmp_path / "a.npy"), array)
+    np.testing.assert_array_equal(npy.read_npy(tmp_path / "a.npy"), array)
 
 
-@pytest.mark.parametrize("read", [images.read_npy, images.read_npy_header])
+@pytest.mark.parametrize("read", [npy.read_npy, npy.read_npy_header])
 def test_no_pickle_is_ever_opened(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.array([Bang()], dtype=object), allow_pickle=True)
@@ -504,7 +504,7 @@ def test_no_pickle_is_ever_opened(tmp_path: Path, read: Callable[[Path], Any]) -
     assert "not a readable .npy array" in refusal(read, path)
 
 
-@pytest.mark.parametrize("read", [images.read_npy, images.read_npy_header])
+@pytest.mark.parametrize("read", [npy.read_npy, npy.read_npy_header])
 @pytest.mark.parametrize(
     "content",
     [
@@ -539,11 +539,11 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, content: bytes, read: Cal
 def test_a_lying_header_is_told_with_both_sizes(tmp_path: Path) -> None:
     content = npy_bytes(npy_header((1, 5, 5)), bytes(50))
     (tmp_path / "a.npy").write_bytes(content)
-    message = refusal(images.read_npy_header, tmp_path / "a.npy")
+    message = refusal(npy.read_npy_header, tmp_path / "a.npy")
     assert f"1x5x5 uint8 ({len(content) - 25} bytes), the file has {len(content)}" in message
 
 
-@pytest.mark.parametrize("read", [images.read_npy, images.read_npy_header])
+@pytest.mark.parametrize("read", [npy.read_npy, npy.read_npy_header])
 def test_every_truncation_of_an_array_is_refused(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.ones((2, 5, 5), np.uint8))
@@ -556,7 +556,7 @@ def test_every_truncation_of_an_array_is_refused(tmp_path: Path, read: Callable[
 def test_an_archive_of_arrays_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "a.npy").open("wb") as stream:
         np.savez(stream, a=np.ones(3), b=np.zeros(3))
-    assert "save it again with numpy.save" in refusal(images.read_npy, tmp_path / "a.npy")
+    assert "save it again with numpy.save" in refusal(npy.read_npy, tmp_path / "a.npy")
 
 
 # --- noise ---------------------------------------------------------------------------------------
@@ -625,7 +625,7 @@ def test_a_mutated_array_is_read_whole_or_refused(tmp_path: Path) -> None:
         content = mutate(whole, generator)
         path.write_bytes(content)
         try:
-            array = images.read_npy(path)
+            array = npy.read_npy(path)
         except DataError:
             outcomes["refused"] += 1
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import JSON, message, print_json, with_verbosity
+from handlens.cli.output import JSON, columns, message, print_json, with_verbosity
 from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def list_challenges(models: bool, as_json: bool) -> None:
         print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
         return
     for challenge in found:
-        click.echo(f"{challenge.name:<8} {challenge.title}\n{'':9}{challenge.asks}\n{'':9}{challenge.metric}\n")
+        _print_entry(challenge.name, challenge.title, challenge.asks, challenge.metric)
 
 
 def _list_models(as_json: bool) -> None:
@@ -49,8 +50,17 @@ def _list_models(as_json: bool) -> None:
         print_json(pages)
         return
     for page in pages:
-        click.echo(f"{page['challenge']:9}{page['licence']}")
-        click.echo(f"{'':9}{page['note']}\n{'':9}{page['folder']}\n")
+        _print_entry(page["challenge"], page["licence"], page["note"], page["folder"])
+
+
+def _print_entry(name: str, *texts: str) -> None:
+    """A name, and sentences beside it in lines that fit."""
+    for place, text in enumerate(texts):
+        head = f"{name:<8} " if place == 0 else " " * 9
+        click.echo(
+            textwrap.fill(text, columns(), initial_indent=head, subsequent_indent=" " * 9, break_long_words=False)
+        )
+    click.echo()
 
 
 def _model_page(challenge: AnyChallenge) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ def read_header(path: Path, *, channels: bool = True) -> Header:
     Truncation is found from the file's end (PNG, JPEG) or from where its strips lie (TIFF): no pixel is decoded.
     Three channels that ImageJ keeps in pages of their own are colours; without `channels`, every page is a picture.
     """
-    size = _file_size(path)
+    size = file_size(path)
     try:
         with _opened(path) as picture:
             kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
@@ -136,17 +136,6 @@ def read_mask(path: Path) -> npt.NDArray[np.bool_]:
     return (picture if picture.ndim == 2 else _as_grey(picture)) > 127
 
 
-def read_npy_header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array file; refuses pickles and files whose size does not fit their header."""
-    mapped = _map_npy(path)
-    return mapped.shape, mapped.dtype
-
-
-def read_npy(path: Path) -> Array:
-    """The array of a file, checked against its header before anything is allocated."""
-    return np.array(_map_npy(path))
-
-
 def write_png(path: Path, array: Array) -> None:
     """uint8 (H, W), (H, W, 3) or (H, W, 4), uint16 (H, W), or bool (H, W) as 0 and 255."""
     from PIL import Image
@@ -180,7 +169,7 @@ def _as_grey(picture: Array) -> npt.NDArray[np.uint8]:
     return np.asarray(Image.fromarray(np.ascontiguousarray(picture[:, :, :3])).convert("L"))
 
 
-def _file_size(path: Path) -> int:
+def file_size(path: Path) -> int:
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -192,7 +181,9 @@ def _file_size(path: Path) -> int:
 
 def _reason(error: Exception, path: Path) -> str:
     """What a library said, without the path, which stands before it."""
-    return (getattr(error, "strerror", None) or str(error)).replace(str(path), "the file")
+    return (
+        (getattr(error, "strerror", None) or str(error)).replace(repr(str(path)), "").replace(str(path), "it").strip()
+    )
 
 
 def _not_a_picture(path: Path, error: Exception) -> DataError:
@@ -350,26 +341,6 @@ def _read_with_pillow(path: Path, header: Header) -> Array:
 
 def _is_grey(palette: list[int]) -> bool:
     return palette[0::3] == palette[1::3] == palette[2::3]
-
-
-def _map_npy(path: Path) -> Array:
-    size = _file_size(path)
-    try:
-        with path.open("rb") as stream:
-            if stream.read(6) != b"\x93NUMPY":  # np.load would take it for a pickle or an archive
-                raise ValueError("it does not start like one")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # headers of old Pythons
-            mapped = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # damaged headers are parsed as Python and raise all kinds
-        raise DataError(f"not a readable .npy array ({error}): save it again with numpy.save", file=path) from None
-    if mapped.offset + mapped.nbytes != size:
-        raise DataError(
-            f"the header says {shown(mapped.shape)} {mapped.dtype} ({mapped.offset + mapped.nbytes:,} bytes), "
-            f"the file has {size:,}: save it again",
-            file=path,
-        )
-    return mapped
 
 
 def list_images(folder: Path) -> list[Path]:

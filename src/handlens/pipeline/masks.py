@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, HandlensError, Problem, describe
 from handlens.io.files import new_folder, replacing
-from handlens.io.images import SUFFIXES, read_image, read_npy, shown
+from handlens.io.images import SUFFIXES, read_image, shown
+from handlens.io.npy import read_npy
 from handlens.io.submissions import require_submission, write_cells
 from handlens.pipeline.folders import read_cases
 from handlens.settings import SettingsT

@@ -200,8 +200,7 @@ def _model_notes(predictor: Predictor[Any, Any], cases: Sequence[Case]) -> list[
         return []
     notes = []
     if "NC" in model.licence.split("-"):
-        what = f"this model was trained on non-commercial data ({model.licence})"
-        notes.append(f"{what}; see handlens list --models")
+        notes.append(f"model trained on non-commercial data ({model.licence}): handlens list --models")
     known = model.trained_on if cases else frozenset()
     seen = sum(digest(case) in known for case in cases) if known else 0
     if seen:

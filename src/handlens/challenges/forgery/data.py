@@ -12,7 +12,8 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem, inside
-from handlens.io.images import list_images, picture_case, read_header, read_npy, read_npy_header, shown, skipped
+from handlens.io.images import list_images, picture_case, read_header, shown, skipped
+from handlens.io.npy import read_npy, read_npy_header
 from handlens.io.submissions import read_solutions
 from handlens.masks.rle import MAX_INSTANCES, encode
 from handlens.types import Case, Inventory, Part, Shape, Truth
