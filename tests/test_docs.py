@@ -176,7 +176,8 @@ def test_every_command_and_option_is_documented():
     page = make_cli().PAGE.read_text("utf-8")
     trained = [name for name in registry.BUILT_IN if registry.challenge(name).train]
     judged = [name for name in registry.BUILT_IN if registry.challenge(name).judge]
-    assert len(list(commands())) == 12 + 6 * len(registry.BUILT_IN) + len(trained) + len(judged)
+    masks = [name for name in registry.BUILT_IN if registry.challenge(name).masks]
+    assert len(list(commands())) == 14 + 6 * len(registry.BUILT_IN) + len(trained) + len(judged) + 2 * len(masks)
     assert not list(undocumented(page))
     assert list(undocumented(page.replace("--average", "--mean"))) == ["score ink --average"]
     assert "solve ink" in list(undocumented(page.replace("# handlens solve ink", "# handlens read ink")))
