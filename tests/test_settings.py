@@ -222,7 +222,7 @@ def test_fields_are_listed_with_nested_ones():
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_every_field_of_a_challenge_says_what_it_is(name):
     challenge = registry.challenge(name)
-    known = {"check", "score", "solve", "judge", "train", "sample"}
+    known = {"check", "score", "solve", "judge", "train", "sample", "encode", "decode"}
     for field in fields_of(challenge.settings_type):
         assert field.help, field.path
         assert field.commands, field.path
