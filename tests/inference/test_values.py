@@ -96,3 +96,8 @@ def test_a_picture_keeps_its_bits_and_channels():
     for value in (np.zeros((4, 5, 2), np.uint8), np.zeros((4, 5), np.int32), np.zeros((2, 4, 5, 3), np.uint8), None):
         with pytest.raises(DataError):
             as_picture(value)
+
+
+def test_rows_of_unequal_lengths_are_refused():
+    with pytest.raises(DataError, match="rows of unequal lengths are no image"):
+        as_rgb([[1, 2], [3]])

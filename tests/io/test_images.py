@@ -599,7 +599,7 @@ def test_a_mutated_picture_is_read_whole_or_refused(
     whole = path.read_bytes()
     generator = np.random.default_rng([3, len(whole)])
     outcomes = {"read": 0, "refused": 0}
-    for _ in range(300):
+    for _ in range(450):  # of damaged LZW only one in fifteen is still readable
         path.write_bytes(mutate(whole, generator))
         try:
             header = images.read_header(path)
@@ -611,7 +611,7 @@ def test_a_mutated_picture_is_read_whole_or_refused(
             assert array.shape[:2] == header.shape
             outcomes["read"] += 1
     assert outcomes["refused"] > 20, outcomes
-    assert outcomes["read"] > 10 or kind == "PNG", outcomes  # a PNG has a checksum over every byte
+    assert outcomes["read"] > 20 or kind == "PNG", outcomes  # a PNG has a checksum over every byte
 
 
 @pytest.mark.filterwarnings("error")

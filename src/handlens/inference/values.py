@@ -36,7 +36,10 @@ def _as_array(value: Any) -> npt.NDArray[Any]:
     """An array or a PIL image as an array of numbers."""
     if hasattr(value, "convert") and hasattr(value, "getbands"):  # a PIL image, without importing Pillow
         return np.asarray(value.convert("RGB") if value.mode not in ("L", "RGB", "RGBA", "I;16") else value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise DataError("rows of unequal lengths are no image: pass an array of (H, W) or (H, W, 3) numbers") from None
     if array.dtype.kind not in "buif" or array.ndim < 2 or not array.size:
         what = f"an array of {array.dtype} with shape {array.shape}"
         raise DataError(f"{what} is no image: expected (H, W) or (H, W, 3) numbers, a PIL image, or a path")
