@@ -50,6 +50,27 @@ class Counting:
         return Prediction(EMPTY)
 
 
+class Doubting(Counting):
+    """Finds every second case odd."""
+
+    def predict(self, case, work, /):
+        warnings = ("no tissue in it",) if len(self.asked) % 2 else ()
+        return replace(super().predict(case, work), warnings=warnings)
+
+
+def test_warnings_of_a_predictor_are_told_and_survive_a_stop(cells, tmp_path):
+    challenge = registry.challenge("cells")
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.solve(challenge, cells, tmp_path / "out", predictor=Doubting(stop_after=3))
+    solved = pipeline.solve(challenge, cells, tmp_path / "out", predictor=Doubting())
+    assert solved.warnings == {"1": ("no tissue in it",), "4": ("no tissue in it",)}
+    assert "1, 4: no tissue in it" in solved.notes
+    assert json.loads((tmp_path / "out" / "score.json").read_text())["warnings"] == {
+        "1": ["no tissue in it"],
+        "4": ["no tissue in it"],
+    }
+
+
 def journal_of(out):
     return out / UNFINISHED / "answers.jsonl"
 

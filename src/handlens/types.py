@@ -184,10 +184,13 @@ class Prediction(Generic[AnswerT]):
     """An answer and what was made on the way to it, by name: probability map, label image, table, evidence.
 
     A predictor's docstring names its artefacts; those that cost memory are there only where `Work.keep` names them.
+    `warnings` are sentences about this case for a person, such as that the image is of a kind that the model was not
+    made for. A sentence names neither the case nor its file, so that those of many cases can be counted.
     """
 
     answer: AnswerT
     artefacts: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 class ModelFolder(Protocol):

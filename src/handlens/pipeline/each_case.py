@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +50,14 @@ class _Unread:
 
 
 @dataclass(frozen=True, slots=True)
+class _Answered:
+    """What comes back from a process for a case that could be read."""
+
+    answer: Any
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _CaseWorker:
     """What a process does with a case: decode, predict, write the artefacts; the answer goes back."""
 
@@ -60,7 +68,7 @@ class _CaseWorker:
     keep_going: bool
     tell: Callable[..., None] | None = None
 
-    def __call__(self, case: Case) -> Any:
+    def __call__(self, case: Case) -> _Answered | _Unread:
         try:
             return self._predict(case)
         except HandlensError as error:
@@ -68,7 +76,7 @@ class _CaseWorker:
                 raise
             return _Unread(str(error))
 
-    def _predict(self, case: Case) -> Any:
+    def _predict(self, case: Case) -> _Answered:
         keep = frozenset().union(*(artefact.keep for artefact in self.artefacts))
         kept = self.checkpoints(case.id)
         progress = partial(self.tell, case.id) if self.tell else no_progress
@@ -77,7 +85,16 @@ class _CaseWorker:
             for artefact in self.artefacts:
                 if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
                     artefact.write(self.out, case, decoded, prediction)
-        return prediction.answer
+        return _Answered(prediction.answer, prediction.warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The row of every case, notes on cases that could not be read, and what was odd about others, by id."""
+
+    rows: Mapping[str, tuple[str, ...]]
+    notes: list[str]
+    warnings: Mapping[str, tuple[str, ...]]
 
 
 def predict_all(
@@ -91,12 +108,12 @@ def predict_all(
     keep_going: bool,
     workers: int | None,
     tell: ProgressCounter,
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """A row for every case, and notes; cases that the journal has already are not predicted again.
+) -> Predicted:
+    """A row for every case; cases that the journal has already are not predicted again.
 
     An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
     """
-    codec, journal = challenge.codec(settings), store.journal()
+    codec, journal, warnings = challenge.codec(settings), store.journal(), store.journal("warnings")
     waiting = [case for case in cases if case.id not in journal.done]
     known = len(cases) - len(waiting)
     tell.cases(known)
@@ -106,17 +123,21 @@ def predict_all(
     faults: dict[int, str] = {}
     if waiting:
         results = map_in_processes(partial(_given, work), waiting, workers=count, name=lambda case: case.id)
-        with closing(journal), closing(results):
-            for done, (index, answer) in enumerate(results, known + 1):
-                if isinstance(answer, _Unread):
-                    faults[index] = answer.why
+        with closing(journal), closing(warnings), closing(results):
+            for done, (index, result) in enumerate(results, known + 1):
+                if isinstance(result, _Unread):
+                    faults[index] = result.why
                 else:
-                    journal.add(waiting[index].id, codec.format(answer, waiting[index]))
+                    if result.warnings:  # before the answer: a case that is answered has its warnings
+                        warnings.add(waiting[index].id, result.warnings)
+                    journal.add(waiting[index].id, codec.format(result.answer, waiting[index]))
                     store.arrays(waiting[index].id).remove()
                 tell.cases(done)
     unread = [(waiting[index], faults[index]) for index in sorted(faults)]
     empty = {case.id: codec.format(challenge.empty(case, settings), case) for case, _ in unread}
-    return {**journal.done, **empty}, [f"{case.id}: empty answer, because {why}" for case, why in unread]
+    notes = [f"{case.id}: empty answer, because {why}" for case, why in unread]
+    warned = {case.id: warnings.done[case.id] for case in cases if case.id in warnings.done and case.id in journal.done}
+    return Predicted({**journal.done, **empty}, notes, warned)
 
 
 def _given(work: _CaseWorker) -> _CaseWorker:

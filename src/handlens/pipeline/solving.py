@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -37,10 +37,16 @@ from handlens.types import (
 
 Solver = Literal["model", "baseline"]
 
+NAMED = 3
+"""Cases that a warning names; more are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """What a solve wrote: the submission, the score where truth was there, and what went wrong on the way."""
+    """What a solve wrote: the submission, the score where truth was there, and what went wrong on the way.
+
+    `warnings` are what the predictor found odd about cases, by id: sentences.
+    """
 
     submission: Path
     cases: int
@@ -48,6 +54,7 @@ class Solved:
     empty_score: float | None
     seconds: float
     notes: tuple[str, ...] = ()
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         value = f"score {self.score.value:.6f}" if self.score else "no truth, so no score"
@@ -125,9 +132,10 @@ def solve(
     with open_store(out, key, about, overwrite=overwrite) as store:
         writers = tuple(challenge.artefacts(settings))
         counter = ProgressCounter(progress, len(cases))
-        rows, notes = predict_all(
+        predicted = predict_all(
             challenge, cases, predictor, settings, store, writers, keep_going=keep_going, workers=workers, tell=counter
         )
+        rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
         submission = out / f"submission.{form}"
         codec = challenge.codec(settings)
         write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
@@ -136,11 +144,30 @@ def solve(
         result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
         notes += _model_notes(predictor, cases if result else ())
         notes += challenge.summarise(out, answers, settings)
-        solved = Solved(submission, len(cases), result, empty_score, time.perf_counter() - started, tuple(notes))
+        seconds = time.perf_counter() - started
+        solved = Solved(submission, len(cases), result, empty_score, seconds, tuple(notes), predicted.warnings)
         write_text(out / "score.json", json.dumps({**_score_page(challenge, solved), **about}, indent=1) + "\n")
         (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
         store.finish()
     return solved
+
+
+def warning_notes(warnings: Mapping[str, Sequence[str]], cases: int) -> list[str]:
+    """Each warning once, with the cases that it is about.
+
+    >>> warning_notes({"a": ["blurred"], "b": ["blurred", "tiny"]}, 2)
+    ['a, b: blurred', 'b: tiny']
+    """
+    concerned: dict[str, list[str]] = {}
+    for case, sentences in warnings.items():
+        for sentence in sentences:
+            concerned.setdefault(sentence, []).append(case)
+    return [f"{_named(ids, cases)}: {sentence}" for sentence, ids in concerned.items()]
+
+
+def _named(ids: Sequence[str], cases: int) -> str:
+    few = ", ".join(ids[:NAMED])
+    return few if len(ids) <= NAMED else f"{few} and others, {len(ids):,} of {counted(cases, 'case')}"
 
 
 def _refuse_foreign(out: Path, overwrite: bool) -> None:
@@ -182,6 +209,7 @@ def _score_page(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     if solved.score:
         page = score_json(challenge, solved.score)
     page["notes"] += solved.notes
+    page["warnings"] = {case: list(sentences) for case, sentences in solved.warnings.items()}
     page |= {"valid": True, "submission": solved.submission.name, "count": solved.cases}
     return page | {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
 
