@@ -31,7 +31,7 @@ def challenge(name: str) -> AnyChallenge:
     else:
         plug_ins = _plug_ins()
         if name not in plug_ins:
-            raise HandlensError(f"{name!r} is not a challenge; there are {', '.join(names())}")
+            raise HandlensError(unknown(name))
         try:
             found = plug_ins[name].load()
         except Exception as error:  # someone else's code
@@ -39,6 +39,19 @@ def challenge(name: str) -> AnyChallenge:
     if not isinstance(found, Challenge):
         raise HandlensError(f"the plug-in for {name} is no Challenge but {type(found).__name__}")
     return found
+
+
+def unknown(name: str) -> str:
+    """What to say of a name that no challenge has.
+
+    >>> unknown("cell")
+    "'cell' is not a challenge; there are forgery, ink, cells, lesions. Did you mean cells?"
+    """
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names(), n=1)
+    guess = f". Did you mean {close[0]}?" if close else ""
+    return f"{name!r} is not a challenge; there are {', '.join(names())}{guess}"
 
 
 def _plug_ins() -> dict[str, EntryPoint]:

@@ -22,7 +22,7 @@ from handlens.cli.output import (
 PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Solve and score synthetic data of all four challenges.")
 @click.option(
     "-o", "--out", type=PATH, default=Path("demo-out"), show_default=True, help="Folder for data and answers."
 )

@@ -65,7 +65,7 @@ class ChallengeGroup(click.Group):
         from handlens import registry
 
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"{args[0]!r} is not a challenge; there are {', '.join(registry.names())}")
+            ctx.fail(registry.unknown(args[0]))
         return super().resolve_command(ctx, args)
 
     def _is_supported(self, name: str) -> bool:

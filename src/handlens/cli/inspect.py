@@ -14,7 +14,7 @@ from handlens.errors import counted
 PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Find copied regions in figures and PDFs; HTML report.")
 @click.argument("figures", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--out", type=PATH, help="Folder for pages, pictures and records.")
 @click.option(

@@ -143,7 +143,7 @@ def commands() -> list[click.Command]:
             "judge",
             judge_command,
             "NAME MODEL... --data FOLDER [OPTIONS]",
-            "Run untrusted models on labelled cases, each in a sandbox, and rank them.",
+            "Run untrusted models in a sandbox, score and rank them.",
             supports=lambda challenge: challenge.judge is not None,
         )
     ]
