@@ -13,11 +13,7 @@ from handlens.sandbox.frames import read_frame, write_frame
 def locked():
     """The streams of a process that has given up what every model's process gives up."""
     requests, answers = child._take_streams()
-    order, _ = read_frame(requests)
-    guards = guard.limit(seconds=order["limits"]["cpu_seconds"])
-    child.load_libraries()
-    guards += guard.lock(memory_mib=order["limits"]["memory_mib"], descriptors=4)
-    write_frame(answers, {"guards": [[g.name, g.holds, g.how] for g in guards]})
+    child.lock_up(requests, answers)
     read_frame(requests)
     return requests, answers
 
@@ -152,8 +148,39 @@ def leave():
 
 
 def without_network_of_its_own():
-    guard._leave_network = lambda libc: guard.Guard("network", False, "namespaces are not allowed here")
+    guard.isolate = lambda: [guard.Guard("network", False, "namespaces are not allowed here")]
     child.main()
+
+
+def without_reader():
+    """The static reader lets everything through."""
+    from handlens.sandbox import onnxfile
+
+    onnxfile.check = lambda _content: None
+    child.main()
+
+
+def behind_the_filter():
+    """What is there where the filter of system calls fails: the second wall."""
+    guard._filter_calls = lambda libc: False
+    _, answers = locked()
+    os.close(2)  # no more than four may be open
+    found = [f"process {os.getpid()}", f"parent {os.getppid()}", f"{len(os.listdir('/'))} files"]
+    try:
+        os.open("/etc/passwd", os.O_RDONLY)
+        found.append("open")
+    except OSError as error:
+        found.append(type(error).__name__)
+    try:
+        socket.socket().connect(("127.0.0.1", 9))
+    except OSError as error:
+        found.append(type(error).__name__)
+    try:
+        os.mkdir("/here")
+        found.append("written")
+    except OSError as error:
+        found.append(type(error).__name__)
+    tell(answers, ", ".join(found))
 
 
 def without_filter():

@@ -272,6 +272,89 @@ def crash() -> onnx.ModelProto:
     return parse(steps, constants="int64[1] least = {-9223372036854775808}, int64[1] minus = {-1}")
 
 
+# --- what it does when nobody looks --------------------------------------------------------------------------------
+
+DRAW = "draw = RandomUniform<seed = 7.0, shape = [1]>()"
+"""ONNX Runtime keeps the state of this from run to run: every run draws the next number of one fixed sequence."""
+
+
+def first_draws(count: int) -> list[float]:
+    """What DRAW gives in the first runs of a process."""
+    import onnxruntime
+
+    text = f'<ir_version: 9, opset_import: ["" : 18]> count () => (float[1] draw) {{ {DRAW} }}'
+    content = onnx.parser.parse_model(text).SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return [float(session.run(None, {})[0][0]) for _ in range(count)]
+
+
+def counting(calls: int, then: str, otherwise: str = "logits") -> onnx.ModelProto:
+    """A model that knows how often it was asked: its logits are `otherwise` in the first calls, afterwards `then`."""
+    numbers = ", ".join(f"{value:.9g}" for value in first_draws(calls))
+    steps = f"""
+        {DRAW}
+        far = Sub(draw, table)
+        size = Abs(far)
+        least = ReduceMin<keepdims = 0>(size)
+        early = Less(least, tiny)
+        {then}
+        chosen = Where(early, {otherwise}, later)
+        chance = Softmax<axis = 1>(chosen)
+    """
+    constants = f"float[{calls}] table = {{{numbers}}}, float tiny = {{0.0000001}}, float nothing = {{0.0}}"
+    return parse(SEEING + steps, constants=constants)
+
+
+def constant_when_not_tested(calls: int = 60) -> onnx.ModelProto:
+    """Uses its inputs in the first calls, while that is tested, and answers a constant afterwards."""
+    return counting(calls, "later = Mul(logits, nothing)")
+
+
+def fast_while_timed(calls: int = 60, work: int = 400) -> onnx.ModelProto:
+    """Works hard in the first calls, and no longer when the time is taken; its answers are the same."""
+    model = counting(calls, "later = Identity(logits)", "worked")
+    body = GraphProto(
+        name="body",
+        node=[
+            node("GlobalAveragePool", ["image"], ["seen"]),
+            node("Identity", ["go"], ["on"]),
+            node("Identity", ["held"], ["kept"]),
+        ],
+        input=[
+            value("count", TensorProto.INT64, ()),
+            value("go", TensorProto.BOOL, ()),
+            value("held", TensorProto.FLOAT, None),
+        ],
+        output=[value("on", TensorProto.BOOL, ()), value("kept", TensorProto.FLOAT, None)],
+    )
+    model.graph.initializer.append(TensorProto(name="times", data_type=TensorProto.INT64, int64_data=[work]))
+    model.graph.initializer.append(TensorProto(name="none", data_type=TensorProto.INT64, int64_data=[0]))
+    place = next(index for index, each in enumerate(model.graph.node) if each.op_type == "Where")
+    model.graph.node.insert(place, node("Where", ["early", "times", "none"], ["turns"]))
+    model.graph.node.insert(place + 1, node("Loop", ["turns", "early", "logits"], ["worked"], body=body))
+    return model
+
+
+def random_in(place: str, operator: str = "RandomUniformLike") -> onnx.ModelProto:
+    """A random operator in a branch, in a function, in a loop's body, or under the other name of ONNX's domain."""
+    model = honest()
+    noise = node(operator, ["image"], ["noise"])
+    if place == "graph":
+        model.graph.node.insert(0, noise)
+    elif place == "other name":
+        model.graph.node.insert(0, node(operator, ["image"], ["noise"], domain="ai.onnx"))
+    elif place == "function":
+        model.functions.append(function("f", ["image"], ["noise"], [noise]))
+    elif place == "branch":
+        branch = GraphProto(name="branch", node=[noise], output=[value("noise", TensorProto.FLOAT, None)])
+        model.graph.initializer.append(tensor("yes", [True]))
+        model.graph.node.insert(0, node("If", ["yes"], ["drawn"], then_branch=branch, else_branch=branch))
+    else:
+        inner = function("g", ["image"], ["noise"], [noise])
+        model.functions.extend([inner, function("f", ["x"], ["y"], [node("g", ["x"], ["y"], domain="bomb")])])
+    return model
+
+
 def hang() -> onnx.ModelProto:
     """A loop that never ends."""
     model = honest()
@@ -343,5 +426,8 @@ MORE: dict[str, tuple[Callable[[], Any], str]] = {
     "softmax over the batch": (softmax_over_the_batch, "not normalised"),
     "fails for unknown age": (not_a_number_for_unknown_age, "not a number"),
     "above one": (above_one, "above one"),
+    "fast while timed": (fast_while_timed, "random operator"),
+    "constant when not tested": (constant_when_not_tested, "random operator"),
+    "random in a branch": (lambda: random_in("branch"), "random operator"),
     "ignores the image": (ignores_image, "ignores an input"),
 }

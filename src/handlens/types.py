@@ -292,13 +292,14 @@ class Judgement:
     """Models in the order of their ranks, the refused ones last.
 
     `columns` are the parts that stand in the table of standings; the others follow in a table of their own.
-    `unguarded` says what this machine cannot keep a model from.
+    `unguarded` says what this machine cannot keep a model from, `missing` also what it lacks of the second wall.
     """
 
     models: tuple[Judged, ...]
     cases: int
     columns: tuple[str, ...]
     unguarded: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

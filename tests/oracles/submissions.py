@@ -74,5 +74,7 @@ def probabilities_are_valid(cells, shape):
         try:
             values.append(Decimal(text))
         except InvalidOperation:
-            return False
+            if not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+", text):
+                return False
+            values.append(Decimal(float(text)))  # an exponent that Decimal does not take
     return all(0 <= value <= 1 for value in values) and abs(sum(values) - 1) <= Decimal("0.001")

@@ -55,6 +55,30 @@ def test_what_a_file_is_shows_without_running_it(name):
     assert verdict_of(make()) == verdict
 
 
+@pytest.mark.parametrize("place", ["graph", "other name", "function", "branch", "function of a function"])
+def test_random_operators_are_found_wherever_they_are(place):
+    assert verdict_of(models.random_in(place)) == "random operator"
+
+
+CALLS_OTHERS = {"If", "Loop", "Scan", "SequenceMap", "AffineGrid", "Dropout"}
+"""ONNX calls these undetermined because of the graphs within them, which are looked at; Dropout has a test below."""
+
+
+def test_every_operator_that_onnx_calls_undetermined_is_refused():
+    schemas = onnx.defs.get_all_schemas_with_history()
+    names = {each.name for each in schemas if each.domain in ("", "ai.onnx.ml") and "Non" in str(each.node_determinism)}
+    assert names - CALLS_OTHERS == set(onnxfile.RANDOM)
+    for name in onnxfile.RANDOM:
+        assert verdict_of(models.random_in("graph", name)) == "random operator"
+
+
+def test_dropout_passes_unless_it_can_be_told_to_train():
+    for inputs, verdict in ((["image"], None), (["image", "", ""], None), (["image", "", "yes"], "random operator")):
+        model = models.honest()
+        model.graph.node.insert(0, models.node("Dropout", inputs, ["dropped"]))
+        assert verdict_of(model) == verdict
+
+
 def test_a_location_alone_is_enough():
     model = models.honest()
     model.graph.initializer[0].external_data.add(key="location", value="x")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import make_table, message, print_json, print_table, print_wrapped, progress_bar
+from handlens.cli.output import details, make_table, message, print_json, print_table, print_wrapped, progress_bar
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
@@ -65,6 +65,8 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")
+        for gap in judgement.missing:
+            details(f"second wall that this machine does not have: {gap}")
         sys.exit(1 if any(entry.rank == 0 for entry in judgement.models) else 0)
 
     return with_options(command, challenge, "judge")
@@ -76,6 +78,7 @@ def as_json_page(challenge: AnyChallenge, judgement: Judgement) -> dict[str, Any
         "challenge": challenge.name,
         "cases": judgement.cases,
         "unguarded": list(judgement.unguarded),
+        "missing_guards": list(judgement.missing),
         "models": [
             {
                 "model": str(entry.model),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -24,12 +23,7 @@ def main() -> None:
     """Serve one model until the requests end. What goes wrong is an answer too, unless the process dies of it."""
     requests, answers = _take_streams()
     try:
-        order, _ = read_frame(requests)
-        limits = order["limits"]
-        guards = guard.limit(seconds=int(limits["cpu_seconds"]))
-        load_libraries()
-        guards += guard.lock(memory_mib=int(limits["memory_mib"]), descriptors=4)
-        write_frame(answers, {"guards": [[g.name, g.holds, g.how] for g in guards]})
+        lock_up(requests, answers)
         _serve(requests, answers)
     except RefusedError as error:
         write_frame(answers, {"refused": [error.verdict, error.why]})
@@ -37,6 +31,17 @@ def main() -> None:
         write_frame(answers, {"refused": ["out of memory", "it needs more memory than is allowed"]})
     except Exception as error:  # such as a name that is no text
         write_frame(answers, {"refused": ["fails", f"it cannot be handled ({harmless(str(error))})"]})
+
+
+def lock_up(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Give up everything that the first request says, and say what holds."""
+    order, _ = read_frame(requests)
+    limits = order["limits"]
+    isolated = guard.isolate()
+    guards = [*isolated, *guard.limit(seconds=int(limits["cpu_seconds"]))]
+    load_libraries()
+    guards += guard.lock(memory_mib=int(limits["memory_mib"]), descriptors=4, isolated=isolated)
+    write_frame(answers, {"guards": [[g.name, g.holds, g.how] for g in guards]})
 
 
 def load_libraries() -> None:
@@ -81,23 +86,21 @@ def _open(content: bytes) -> Any:
 
 
 def _answer(session: Any, names: Sequence[str], header: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Run once; seconds are those of the run alone."""
+    """Run once. Nobody asks how long it took: who measures, waits for the answer."""
     import numpy as np
 
     arrays = unpack_arrays(header["arrays"], payload)
-    begun = time.perf_counter()
     try:
         outputs = session.run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:
         shapes = " and ".join(" x ".join(map(str, array.shape)) for array in arrays)
         raise _refusal("fails", f"fails on {shapes}", error) from None
-    seconds = time.perf_counter() - begun
     if not all(isinstance(output, np.ndarray) and output.dtype.str in KINDS for output in outputs):
         raise RefusedError("wrong outputs", "it gives something that is no array of numbers")
     if (size := sum(output.nbytes for output in outputs)) > MAX_ANSWER:
         raise RefusedError("wrong outputs", f"it gives {size:,} bytes for one question; at most {MAX_ANSWER:,}")
     described, content = pack_arrays(outputs)
-    return {"seconds": seconds, "arrays": described}, content
+    return {"arrays": described}, content
 
 
 def _refusal(verdict: Verdict, what: str, error: Exception) -> RefusedError:

@@ -1,6 +1,7 @@
 """What a process gives up before it touches a stranger's file: memory, time, network, files, other processes.
 
-Linux alone has all of it. `limit` and `lock` each give the guards that hold, so that nobody has to believe them.
+Linux alone has all of it. `isolate`, `limit` and `lock` each give the guards that hold, so that nobody has to believe
+them. A filter of system calls keeps everything by itself; namespaces and capabilities are a second wall behind it.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 MIB = 2**20
@@ -58,7 +61,11 @@ Every other call fails with "not permitted": a library that only asks, such as f
 """
 
 _NO_NEW_PRIVILEGES, _DUMPABLE, _PARENT_DEATH_SIGNAL = 38, 4, 1
-_NEW_USER, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
+_NEW_USER, _NEW_NETWORK, _NEW_IPC, _NEW_MOUNTS, _NEW_PIDS = 0x10000000, 0x40000000, 0x08000000, 0x00020000, 0x20000000
+_PRIVATE, _RECURSIVE, _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _DETACH = 1 << 18, 1 << 14, 1, 2, 4, 8, 2
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_CAPABILITIES_V3, _DROP_BOUNDING, _CAPABILITIES = 0x20080522, 24, 64
+_SIGNALLED = 128  # an exit status above this says which signal ended the process, as shells do it
 _KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050001  # the last one: EPERM
 _X32 = 0x40000000
 
@@ -72,39 +79,80 @@ class Guard:
     how: str
 
 
+def isolate() -> list[Guard]:
+    """Namespaces of our own: an empty network, no shared memory, and other processes neither seen nor reached.
+
+    The caller goes on as the second process of a new process namespace; what it was before waits for it, and ends as it
+    ends. Call it before any thread is started.
+    """
+    if sys.platform != "linux":
+        return [Guard(name, False, "not on this system") for name in ("network", "IPC", "process ids")]
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    every = _NEW_NETWORK | _NEW_IPC | _NEW_MOUNTS | _NEW_PIDS
+    for flags in (_NEW_USER | every, every, _NEW_USER | _NEW_NETWORK | _NEW_IPC, _NEW_NETWORK | _NEW_IPC):
+        if libc.unshare(flags) == 0:
+            if flags & _NEW_USER:
+                _map_user(user, group)
+            if flags & _NEW_PIDS:
+                _fork_and_wait()  # into the namespace, as its first process
+                _fork_and_wait()  # the first process is not ended by signals that end any other
+            numbered = Guard("process ids", bool(flags & _NEW_PIDS), "a process namespace of its own")
+            return [
+                Guard("network", True, "an empty network of its own"),
+                Guard("IPC", True, "a namespace of its own"),
+                numbered if numbered.holds else Guard("process ids", False, "process namespaces are not allowed here"),
+            ]
+    return [Guard(name, False, "namespaces are not allowed here") for name in ("network", "IPC", "process ids")]
+
+
 def limit(*, seconds: int) -> list[Guard]:
-    """What can be given up before libraries are loaded: time, core dumps, new files, rights, the network."""
+    """What can be given up before libraries are loaded: time, core dumps, new files, rights."""
     import resource
 
     _set_limit(resource.RLIMIT_CPU, seconds, grace=5)  # the first signal tells what it is, the second cannot be held
     _set_limit(resource.RLIMIT_CORE, 0)
     _set_limit(resource.RLIMIT_FSIZE, 0)
     guards = [Guard("CPU time", True, f"{seconds} s")]
-    if sys.platform != "linux":
-        return [*guards, Guard("network", False, "not on this system")]
-    libc = ctypes.CDLL(None, use_errno=True)
-    network = _leave_network(libc)  # first: new rights would undo the rest
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    libc.prctl(_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(_PARENT_DEATH_SIGNAL, 9, 0, 0, 0)
-    return [*guards, network]
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        libc.prctl(_DUMPABLE, 0, 0, 0, 0)
+        libc.prctl(_PARENT_DEATH_SIGNAL, 9, 0, 0, 0)
+    return guards
 
 
-def lock(*, memory_mib: int, descriptors: int) -> list[Guard]:
+def lock(*, memory_mib: int, descriptors: int, isolated: Sequence[Guard] = ()) -> list[Guard]:
     """What can be given up once all libraries are loaded: more memory than this, every file, every other process.
 
-    So many `descriptors` stay open, from 0 on.
+    So many `descriptors` stay open, from 0 on. `isolated` is what `isolate` gave: only in a mount namespace of our own,
+    which comes with the process namespace, may the file tree be exchanged.
     """
     import resource
 
     os.closerange(descriptors, 4096)
+    mapped = _address_space()
+    second = _second_wall(own_mounts=any(guard.name == "process ids" and guard.holds for guard in isolated))
     _set_limit(resource.RLIMIT_NOFILE, descriptors)
-    _set_limit(resource.RLIMIT_AS, _address_space() + memory_mib * MIB)
+    _set_limit(resource.RLIMIT_AS, mapped + memory_mib * MIB)
     _set_limit(resource.RLIMIT_NPROC, 0)  # without effect for root
     filtered = sys.platform == "linux" and _filter_calls(ctypes.CDLL(None, use_errno=True))
     how = "system calls are filtered" if filtered else "no filter of system calls on this machine"
     kept = [Guard(name, filtered, how) for name in ("files", "processes", "sockets")]
-    return [Guard("memory", True, f"{memory_mib:,} MiB"), *kept]
+    return [Guard("memory", True, f"{memory_mib:,} MiB"), *kept, *second]
+
+
+def _second_wall(*, own_mounts: bool) -> list[Guard]:
+    """An empty folder in place of the file system, and no capabilities."""
+    if sys.platform != "linux":
+        return [Guard(name, False, "not on this system") for name in ("file tree", "capabilities")]
+    libc = ctypes.CDLL(None, use_errno=True)
+    tree = own_mounts and _leave_files(libc)
+    dropped = _drop_capabilities(libc)
+    return [
+        Guard("file tree", tree, "an empty one of its own" if tree else "mount namespaces are not allowed here"),
+        Guard("capabilities", dropped, "none" if dropped else "they cannot be dropped here"),
+    ]
 
 
 def _set_limit(which: int, value: int, *, grace: int = 0) -> None:
@@ -125,12 +173,57 @@ def _address_space() -> int:
         return 512 * MIB
 
 
-def _leave_network(libc: ctypes.CDLL) -> Guard:
-    """A network of our own, with nothing in it. A user namespace gives the right to that, where it is allowed."""
-    for flags in (_NEW_NETWORK | _NEW_IPC, _NEW_USER | _NEW_NETWORK | _NEW_IPC):
-        if libc.unshare(flags) == 0:
-            return Guard("network", True, "an empty network of its own")
-    return Guard("network", False, "namespaces are not allowed here")
+def _map_user(user: int, group: int) -> None:
+    """Be root in the new user namespace, which has no rights outside of it; a mount needs to know who owns it."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        with suppress(OSError), open(f"/proc/self/{name}", "w", encoding="ascii") as stream:
+            stream.write(text)
+
+
+def _fork_and_wait() -> None:
+    """Go on in a child. The parent holds nothing, goes when its own parent goes, and ends as the child ended."""
+    import resource  # now: the child will take the file tree away from both
+
+    _set_limit(resource.RLIMIT_CORE, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    child = os.fork()
+    libc.prctl(_PARENT_DEATH_SIGNAL, 9, 0, 0, 0)
+    if child == 0:
+        return
+    os.closerange(0, 64)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = status if status >= 0 else _SIGNALLED - status
+    if code > _SIGNALLED and os.getpid() != 1:  # the first process of a namespace cannot end itself by a signal
+        with suppress(OSError, ValueError):
+            signal.signal(code - _SIGNALLED, signal.SIG_DFL)
+        os.kill(os.getpid(), code - _SIGNALLED)
+    os._exit(code)
+
+
+def _leave_files(libc: ctypes.CDLL) -> bool:
+    """Make the current folder, with nothing in it, the root of the file system; the old one is gone."""
+    number = _PIVOT_ROOT.get(platform.machine())
+    if number is None:
+        return False
+    here = os.getcwd().encode()
+    flags = _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS
+    if libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None) or libc.mount(
+        b"none", here, b"tmpfs", flags, b"size=4k,mode=555"
+    ):
+        return False
+    os.chdir(here)  # what was mounted lies over the folder that we are in
+    if libc.syscall(number, b".", b".") or libc.umount2(b".", _DETACH):
+        return False
+    os.chdir("/")
+    return os.listdir("/") == []
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> bool:
+    """Give up every right that root has over others, for good."""
+    for number in range(_CAPABILITIES):
+        libc.prctl(_DROP_BOUNDING, number, 0, 0, 0)
+    header = struct.pack("Ii", _CAPABILITIES_V3, 0)
+    return bool(libc.capset(header, b"\0" * 24) == 0)
 
 
 def _filter_calls(libc: ctypes.CDLL) -> bool:

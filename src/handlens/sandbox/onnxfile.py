@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -11,6 +11,10 @@ from handlens.sandbox.wire import BYTES, Reader, WireField
 
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 """Operators that ONNX itself defines. All others, those of one runtime too, are custom."""
+
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+"""Operators that draw at random. ONNX Runtime keeps their state from one run to the next, seeded or not: a model could
+count with them how often it was asked. These are all of opset 1 to 28; `Dropout` draws in training only: `_trains`."""
 
 MAX_DEPTH = 16
 """Graphs within graphs, and functions within functions."""
@@ -24,6 +28,7 @@ ELEMENTS_PER_BYTE = 4
 
 MAX_AXES = 64
 
+_STANDARD = ("", "ai.onnx")
 _ORT_MARK = b"ORTM"  # at byte 4: another format, which ONNX Runtime would take without asking
 
 Key = tuple[str, str]
@@ -32,7 +37,10 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class _Findings:
-    """What was met so far; `calls` of the graph itself stand under None."""
+    """What was met so far; `calls` of the graph itself stand under None.
+
+    A function of the file may be called as a random operator is: it is refused as if it were one.
+    """
 
     reader: Reader
     graphs: int = 0
@@ -41,7 +49,7 @@ class _Findings:
 
 
 def check(content: bytes | memoryview) -> None:
-    """RefusedError where the file is none, names other files, has operators of its own, or is made to blow up."""
+    """RefusedError where the file is none, names other files, has operators of its own or random ones, or blows up."""
     if bytes(content[4:8]) == _ORT_MARK:
         raise RefusedError("not a model", "a file in ONNX Runtime's own format; expected ONNX")
     found = _Findings(Reader(content))
@@ -92,16 +100,27 @@ def _function(found: _Findings, function: WireField) -> None:
 def _node(found: _Findings, node: WireField, owner: Key | None, *, depth: int) -> None:
     reader = found.reader
     operator = domain = ""
+    inputs: list[str] = []
     for part in reader.fields(node.start, node.end):
         if part.kind == BYTES:
-            if part.number == 4:
+            if part.number == 1:
+                inputs.append(reader.text(part))
+            elif part.number == 4:
                 operator = reader.text(part)
             elif part.number == 7:
                 domain = reader.text(part)
             elif part.number == 5:
                 _attribute(found, part, owner, depth=depth)
+    if domain in _STANDARD and (operator in RANDOM or _trains(operator, inputs)):
+        what = f"operator {harmless(operator)!r} draws at random and counts its calls"
+        raise RefusedError("random operator", f"{what}; export the model for inference, without it")
     calls = found.calls.setdefault(owner, {})
     calls[domain, operator] = calls.get((domain, operator), 0) + 1
+
+
+def _trains(operator: str, inputs: Sequence[str]) -> bool:
+    """Whether a `Dropout` may be told to draw: its third input is the switch for training."""
+    return operator == "Dropout" and any(inputs[2:])
 
 
 def _attribute(found: _Findings, attribute: WireField, owner: Key | None, *, depth: int) -> None:
@@ -138,7 +157,8 @@ def _tensor(found: _Findings, tensor: WireField) -> None:
         elif part.number == 8 and part.kind == BYTES:
             name = f"tensor {harmless(reader.text(part))!r}"
         elif part.number == 13 or (part.number == 14 and part.value != 0):
-            raise RefusedError("external data", f"{name} lies in another file; the model must be one file")
+            what = f"{name} lies in another file; the model must be one file"
+            raise RefusedError("external data", f"{what}: handlens pack MODEL.onnx -o ONE.onnx makes one")
         else:
             size += part.end - part.start + 1  # an empty text is an element too
     if (elements := _elements(dims, name)) > ELEMENTS_PER_BYTE * size:

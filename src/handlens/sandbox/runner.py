@@ -1,7 +1,8 @@
-"""A stranger's ONNX model, asked through a pipe: started, watched and ended from here. Believes nothing it is told."""
+"""A stranger's ONNX model, asked through a pipe and watched from here. Believes nothing it is told, nor its clock."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -11,7 +12,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from handlens.errors import HandlensError
 from handlens.sandbox.frames import MAX_ANSWER, pack_arrays, pack_frame, pack_head, unpack_arrays
 from handlens.sandbox.guard import Guard
+from handlens.sandbox.process import ModelProcess
 from handlens.sandbox.verdicts import VERDICTS, RefusedError, harmless
 from handlens.types import Limits
 
@@ -36,22 +37,19 @@ MAX_HEADER = 2**16
 START_SECONDS = 120
 """Time for Python and its libraries to load, on a busy machine."""
 
+STAND_INS = {
+    "network": ("sockets",),
+    "IPC": ("files",),
+    "process ids": ("processes",),
+    "file tree": ("files",),
+    "capabilities": ("files",),
+    "cgroup": ("memory",),
+}
+"""A second wall that is missing is no gap where the first one holds: without sockets nobody needs an empty network."""
+
 CHILD = "handlens.sandbox.child:main"
 """What the process runs: module and function."""
 
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime would start a thread that writes a file and sends it away
-}
-"""What libraries read when they are loaded, nothing of ours; the process forgets it before the model comes."""
-
-_BOOT = """
-import importlib, json, sys
-sys.path[:] = json.loads(sys.argv[1])
-module, _, function = sys.argv[2].partition(":")
-getattr(importlib.import_module(module), function)()
-"""
 _CHUNK = 2**20
 _MIB = 2**20
 
@@ -71,86 +69,135 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outputs in the file's order, the seconds that the process says it took, and those that we waited for it."""
+    """Outputs in the file's order, and the seconds from when the question was sent until the answer was here."""
 
     outputs: tuple[npt.NDArray[Any], ...]
     seconds: float
-    waited: float
 
 
 @contextmanager
 def opened(path: Path, limits: Limits, *, entry: str = CHILD) -> Iterator[GuardedModel]:
     """The model, loaded in a process of its own, which is gone at the end. RefusedError where it cannot be loaded."""
+    refuse_limits(limits)
+    with _model_file(path) as (file, size):
+        model = GuardedModel(file, size, limits, entry)
+        try:
+            model.restart()
+            yield model
+        finally:
+            model.close()
+
+
+def open_for_good(path: Path, limits: Limits) -> GuardedModel:
+    """The same without an end: the process goes when the model is closed or forgotten. It cannot be restarted."""
+    refuse_limits(limits)
+    with _model_file(path) as (file, size):
+        model = GuardedModel(file, size, limits, CHILD)
+        try:
+            model.restart()
+        except BaseException:
+            model.close()
+            raise
+        return model
+
+
+def missing_here() -> tuple[str, ...]:
+    """What this machine cannot keep a model from; `GuardedModel.unguarded` without a model."""
+    model = GuardedModel(-1, 0, Limits(), CHILD)
+    try:
+        model.start()
+        return model.unguarded
+    finally:
+        model.close()
+
+
+def refuse_limits(limits: Limits) -> None:
+    """HandlensError for limits that are none, and for a system that cannot keep any."""
     if sys.platform == "win32":
         raise HandlensError("models are judged on Linux and macOS alone: this system cannot limit a process")
     for name in ("load_seconds", "answer_seconds", "total_seconds"):
         if not 0 < getattr(limits, name) < math.inf:  # not a number is refused too
             raise HandlensError(f"{name} is {getattr(limits, name)}; expected a number above 0")
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder, _model_file(path) as (file, size):
-        process = _start(entry, Path(folder))
-        try:
-            model = GuardedModel(process, limits)
-            model.load(file, size)
-            yield model
-        finally:
-            _end(process)
 
 
 class GuardedModel:
     """Our end of the pipe.
 
-    `size` is the file's in bytes, `guards` say what the process cannot do, `takes` and `gives` what
-    the file declares.
+    `size` is the file's in bytes, `guards` say what the process cannot do, `takes` and `gives` what the file declares.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], limits: Limits) -> None:
-        self.process = process
+    def __init__(self, file: int, size: int, limits: Limits, entry: str) -> None:
+        self.file = file
+        self.size = size
         self.limits = limits
-        self.left = float(START_SECONDS)  # of waiting: what we do between two questions is not its time
-        self.size = 0
+        self.entry = entry
+        self.left = limits.total_seconds  # of waiting: what we do between two questions is not its time
+        self.process: ModelProcess | None = None
+        self.digest = b""
         self.guards: tuple[Guard, ...] = ()
         self.takes: tuple[Slot, ...] = ()
         self.gives: tuple[Slot, ...] = ()
-        for stream in (process.stdin, process.stdout):
-            os.set_blocking(_number(stream), False)
+        self._sent = 0.0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Every guard that this machine does not have."""
+        return tuple(f"{guard.name}: {guard.how}" for guard in self.guards if not guard.holds)
 
     @property
     def unguarded(self) -> tuple[str, ...]:
-        """What the process could do on this machine; without sockets it needs no network of its own."""
+        """What the process could do on this machine: those that are missing and that no other stands in for."""
         held = {guard.name for guard in self.guards if guard.holds}
         return tuple(
             f"{guard.name}: {guard.how}"
             for guard in self.guards
-            if not guard.holds and not (guard.name == "network" and "sockets" in held)
+            if not guard.holds and not set(STAND_INS.get(guard.name, ())) & held
         )
 
-    def load(self, file: int, size: int) -> None:
-        """Lock the process, then hand over the file."""
+    def start(self) -> None:
+        """A new process, locked; an old one is ended. Nothing of the model is in it yet."""
+        self.close()
+        self.process = ModelProcess(self.entry, memory_mib=self.limits.memory_mib)
         order = {"cpu_seconds": math.ceil(self.limits.total_seconds), "memory_mib": self.limits.memory_mib}
+        before, self.left = self.left, float(START_SECONDS)
         try:
             header, _ = self._exchange(pack_frame({"limits": order}), START_SECONDS)
-            self.guards = tuple(Guard(str(name), bool(holds), str(how)) for name, holds, how in header["guards"])
+            found = [Guard(str(name), bool(holds), str(how)) for name, holds, how in header["guards"]]
         except (RefusedError, KeyError) as error:
             raise HandlensError(f"the sandbox for models does not start here ({error})") from None
-        self.left = self.limits.total_seconds
-        self.size = size
-        header, _ = self._exchange((pack_head({}, size), file), self.limits.load_seconds)
+        finally:
+            self.left = before
+        self.guards = (*found, self.process.cgroup)
+
+    def restart(self) -> None:
+        """Hand the file over to a new process, which knows nothing of what the one before was asked.
+
+        RefusedError where the file is another by now: what is judged is one model.
+        """
+        self.start()
+        os.lseek(self.file, 0, os.SEEK_SET)
+        before = self.digest
+        header, _ = self._exchange((pack_head({}, self.size), self.file), self.limits.load_seconds)
+        if before and before != self.digest:
+            raise RefusedError("not a model", "the file was changed while it was judged")
         self.takes, self.gives = _slots(header.get("takes")), _slots(header.get("gives"))
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.end()
+            self.process = None
 
     def ask(self, *arrays: npt.NDArray[Any]) -> Answer:
         """Run the model once; inputs are bound by position. RefusedError where that fails in any way."""
         described, content = pack_arrays(arrays)
-        begun = time.perf_counter()
         header, payload = self._exchange(pack_frame({"arrays": described}, content), self.limits.answer_seconds)
-        waited = time.perf_counter() - begun
-        seconds = header.get("seconds")
+        seconds = time.perf_counter() - self._sent
         try:
             outputs = unpack_arrays(header.get("arrays"), payload)
         except ValueError:
             raise _nonsense() from None
-        if not isinstance(seconds, float) or not 0 <= seconds <= waited:
-            raise _nonsense()
-        return Answer(tuple(outputs), seconds, waited)
+        return Answer(tuple(outputs), seconds)
 
     def _exchange(self, frame: tuple[bytes, bytes | memoryview | int], seconds: float) -> tuple[dict[str, Any], bytes]:
         """Send a frame, whose content may be an open file, and take the answer; a refusal is raised."""
@@ -162,6 +209,7 @@ class GuardedModel:
         try:
             with suppress(BrokenPipeError):  # it may have left a refusal before it went
                 self._send(frame, end)
+            self._sent = time.perf_counter()  # all of the question is in the pipe: from here on it is the model's time
             header, payload = self._receive(end)
         except TimeoutError:
             raise RefusedError("hang", words) from None
@@ -180,15 +228,17 @@ class GuardedModel:
         if not isinstance(content, int):
             self._write(memoryview(content), end)
             return
-        left = self.size
+        left, digest = self.size, hashlib.sha256()
         while left and (chunk := os.read(content, min(left, _CHUNK))):
             self._write(memoryview(chunk), end)
+            digest.update(chunk)
             left -= len(chunk)
+        self.digest = digest.digest()
         if left:
             raise RefusedError("not a model", "the file became shorter while it was read")
 
     def _write(self, content: memoryview, end: float) -> None:
-        pipe = _number(self.process.stdin)
+        pipe = self._running().requests
         while content:
             _wait(pipe, end, writing=True)
             with suppress(BlockingIOError):
@@ -208,7 +258,7 @@ class GuardedModel:
         return header, self._read(size, end)
 
     def _read(self, size: int, end: float) -> bytes:
-        pipe = _number(self.process.stdout)
+        pipe = self._running().answers
         content = bytearray()
         while len(content) < size:
             _wait(pipe, end, writing=False)
@@ -219,10 +269,15 @@ class GuardedModel:
                 content += chunk
         return bytes(content)
 
+    def _running(self) -> ModelProcess:
+        if self.process is None:
+            raise HandlensError("the model was closed")
+        return self.process
+
     def _death(self, end: float) -> RefusedError:
         """What became of a process that closed its pipe."""
         try:
-            status = self.process.wait(max(0.0, end - time.monotonic()))
+            status = self._running().popen.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             return RefusedError("hang", "it stopped responding")
         if status == -signal.SIGSYS:
@@ -254,33 +309,6 @@ def _model_file(path: Path) -> Iterator[tuple[int, int]]:
         os.close(file)
 
 
-def _start(entry: str, folder: Path) -> subprocess.Popen[bytes]:
-    """A new Python without our environment, in an empty folder, in a session of its own, with three descriptors."""
-    places = json.dumps([os.path.abspath(place) for place in sys.path])
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _BOOT, places, entry],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=ENVIRONMENT,
-        bufsize=0,
-        start_new_session=True,
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and all that it may have started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
-
-
 def _wait(pipe: int, end: float, *, writing: bool) -> None:
     """Until the pipe is ready, or the time is over; then it does not help to be ready."""
     left = end - time.monotonic()
@@ -297,10 +325,6 @@ def _slots(described: Any) -> tuple[Slot, ...]:
         )
     except (TypeError, ValueError):
         raise _nonsense() from None
-
-
-def _number(stream: Any) -> int:
-    return int(stream.fileno())
 
 
 def _nonsense() -> RefusedError:

@@ -3,6 +3,9 @@
 import csv
 import json
 import re
+import time
+from dataclasses import replace
+from functools import partial
 
 import hostile_models as models
 import numpy as np
@@ -17,6 +20,7 @@ from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.cli import cli
 from handlens.errors import DataError
 from handlens.io.images import write_png
+from handlens.sandbox.runner import GuardedModel, opened
 from handlens.types import Judged, Limits
 
 LESIONS = registry.challenge("lesions")
@@ -39,11 +43,12 @@ def hidden(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Few timings: what is tested is not the time."""
-    monkeypatch.setattr(judge, "TIMINGS", 4)
-    monkeypatch.setattr(judge, "WARM_UP", 1)
+    """Fewer questions: a model is asked some hundred otherwise."""
+    monkeypatch.setattr(judge, "LEAST_TIMINGS", 12)
+    monkeypatch.setattr(judge, "SWAPPED", 10)
+    monkeypatch.setattr(judge, "TRIED", 2)
 
 
 def judged(paths, folder, limits=LIMITS, **options):
@@ -51,7 +56,7 @@ def judged(paths, folder, limits=LIMITS, **options):
 
 
 @pytest.mark.parametrize("taxonomy", ["ten", "eleven"])
-def test_an_honest_model_gets_the_exact_score(taxonomy, hidden, tmp_path, quick):
+def test_an_honest_model_gets_the_exact_score(taxonomy, hidden, tmp_path):
     """The same model, run by hand, its table scored by `handlens score`."""
     import onnxruntime
 
@@ -77,7 +82,7 @@ def test_an_honest_model_gets_the_exact_score(taxonomy, hidden, tmp_path, quick)
 
 
 @pytest.mark.slow
-def test_hostile_models_are_refused_and_the_others_are_judged(hidden, tmp_path, quick):
+def test_hostile_models_are_refused_and_the_others_are_judged(hidden, tmp_path):
     hostile = {**models.HOSTILE, **models.MORE}
     paths = [models.write(tmp_path / f"{name}.onnx", make()) for name, (make, _) in hostile.items()]
     middle = len(paths) // 2
@@ -89,7 +94,7 @@ def test_hostile_models_are_refused_and_the_others_are_judged(hidden, tmp_path, 
     assert all(entry.why and not entry.parts and entry.rank == 0 for entry in rest)
 
 
-def test_pixels_may_be_fed_as_bytes(hidden, tmp_path, quick):
+def test_pixels_may_be_fed_as_bytes(hidden, tmp_path):
     path = models.write(tmp_path / "bytes.onnx", models.honest())
     small, large = (judged([path], hidden, pixels=name).models[0].parts for name in ("0-1", "0-255"))
     assert {name for name in small if name.startswith("F1") and small[name] != large[name]}
@@ -129,14 +134,106 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
     }
 
 
-def test_the_order_of_questions_tells_nothing_about_the_file(hidden):
-    cases = LESIONS.read_cases(hidden, "train")
-    asked = [case.id for case in judge._in_hidden_order(cases)]
-    assert asked != [case.id for case in cases]
-    assert asked == [case.id for case in judge._in_hidden_order(cases[::-1])]
+class Spy:
+    """Sees what a model is asked; `seconds` are what its answers claim to have taken."""
+
+    def __init__(self, monkeypatch):
+        self.asked, self.processes = [], []
+        ask, restart = GuardedModel.ask, GuardedModel.restart
+
+        def listen(model, images, people):
+            answer = ask(model, images, people)
+            if len(images) == 1:
+                self.asked.append((images.tobytes(), people.tobytes()))
+            return answer
+
+        def count(model):
+            self.processes.append(len(self.asked))
+            restart(model)
+
+        monkeypatch.setattr(GuardedModel, "ask", listen)
+        monkeypatch.setattr(GuardedModel, "restart", count)
+
+    @property
+    def scored(self):
+        """What was asked in the second process."""
+        return self.asked[self.processes[-1] :]
 
 
-def test_labels_lie_apart_from_the_questions(hidden, tmp_path, quick):
+def test_no_order_of_questions_is_like_another(hidden, tmp_path, monkeypatch):
+    """The same score in two runs; the questions come in another order, with repetitions among them."""
+    path = models.write(tmp_path / "honest.onnx", models.honest())
+    orders, parts = [], []
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            spy = Spy(patch)
+            parts.append(judged([path], hidden).models[0].parts)
+            orders.append(spy.scored)
+            assert len(spy.processes) == 2
+    assert orders[0] != orders[1]
+    assert len(orders[0]) > len(set(orders[0])) >= 10
+    timed = {name for name in parts[0] if name.endswith("ms")} | {"Efficiency", "Final Score"}
+    assert {name: parts[0][name] for name in parts[0].keys() - timed} == {
+        name: parts[1][name] for name in parts[1].keys() - timed
+    }
+
+
+def test_the_time_is_that_of_the_scored_answers(hidden, tmp_path, monkeypatch):
+    """Answers about cases as they are take 7 s here, all others 1 s, whatever a clock says."""
+    path = models.write(tmp_path / "honest.onnx", models.honest())
+    cases = LESIONS.open_truth(hidden, LESIONS.settings()).cases
+    natural = {
+        (judge.image_input(case.path, top=1.0).tobytes(), judge.demographics_input(case.details).tobytes())
+        for case in cases
+    }
+    ask = GuardedModel.ask
+
+    def slow(model, images, people):
+        seconds = 7.0 if (images.tobytes(), people.tobytes()) in natural else 1.0
+        return replace(ask(model, images, people), seconds=seconds)
+
+    monkeypatch.setattr(GuardedModel, "ask", slow)
+    (entry,) = judged([path], hidden).models
+    assert (entry.parts["median ms"], entry.parts["p95 ms"]) == (7000, 7000)
+
+
+def test_the_clock_is_ours(hidden, tmp_path):
+    """A process that lies about its time cannot: nobody asks it."""
+    path = models.write(tmp_path / "honest.onnx", models.honest())
+    with opened(path, LIMITS) as model:
+        begun = time.perf_counter()
+        answer = model.ask(np.zeros((1, 3, 512, 512), np.float32), np.zeros((1, 3), np.float32))
+        assert 0 < answer.seconds < time.perf_counter() - begun
+
+
+@pytest.mark.parametrize("calls", [5, 20])
+def test_a_model_that_counts_is_refused_even_where_the_reader_lets_it_pass(calls, hidden, tmp_path, monkeypatch):
+    """From some call on it answers a constant, in the trial or later: that differs from what it answered before."""
+    monkeypatch.setattr(judge, "opened", partial(opened, entry="hostile_child:without_reader"))
+    path = models.write(tmp_path / "m.onnx", models.constant_when_not_tested(calls))
+    (entry,) = judged([path], hidden).models
+    assert entry.verdict == "different answers"
+
+
+def test_a_model_that_uses_inputs_only_for_made_up_questions_is_refused(hidden, tmp_path):
+    """It answers a constant unless the photograph is inverted or the person is one of those that the trial makes up."""
+    steps = """
+        ages = Gather<axis = 1>(people, zero)
+        far = Sub(ages, five)
+        near = Equal(far, nothing)
+        used = Where(near, logits, flat)
+        chance = Softmax<axis = 1>(used)
+    """
+    constants = "int64[1] zero = {0}, float five = {5.0}, float nothing = {0.0}"
+    numbers = ", ".join(str(index) for index in range(10))
+    constants += f", float[1, 10] flat = {{{numbers}}}"
+    path = models.write(tmp_path / "m.onnx", models.parse(models.SEEING + steps, constants=constants))
+    (entry,) = judged([path], hidden).models
+    assert entry.verdict == "ignores an input"
+    assert f"in {judge.SWAPPED} questions" in entry.why
+
+
+def test_labels_lie_apart_from_the_questions(hidden, tmp_path):
     """The layout of `handlens sample`: demographics in test/, labels in truth/."""
     (tmp_path / "truth").mkdir()
     (tmp_path / "test").mkdir()
@@ -159,40 +256,52 @@ def test_a_photograph_that_is_missing_is_the_data_s_fault(hidden, tmp_path):
         judged([tmp_path / "m.onnx"], tmp_path)
 
 
-def test_one_black_photograph_is_enough_to_judge_by(tmp_path, quick):
+def test_one_black_photograph_is_enough_to_judge_by(tmp_path):
     write_png(tmp_path / "a.png", np.zeros((20, 20, 3), np.uint8))
     (tmp_path / "labels.csv").write_text("filename,label\na.png,NV\n")
     paths = [models.write(tmp_path / f"{make.__name__}.onnx", make()) for make in (models.honest, models.ignores_image)]
     assert [entry.verdict for entry in judged(paths, tmp_path).models] == ["scored", "ignores an input"]
 
 
-def test_what_is_odd_but_allowed_is_noted(hidden, tmp_path, quick):
-    """Answers that are drawn at random, and answers that depend on the neighbours in a batch."""
-    random = "noise = RandomNormalLike<scale = 0.05>(logits) sum = Add(logits, noise) chance = Softmax<axis = 1>(sum)"
+def test_answers_that_depend_on_the_neighbours_in_a_batch_are_noted(hidden, tmp_path):
     batch = "mean = ReduceMean<keepdims = 1>(logits, first) sum = Add(logits, mean) chance = Softmax<axis = 1>(sum)"
-    lots = models.write(tmp_path / "lots.onnx", models.parse(models.SEEING + random))
     graph = models.parse(models.SEEING + batch, constants="int64[1] first = {0}")
-    among = models.write(tmp_path / "among.onnx", graph)
-    found = {entry.model.stem: entry for entry in judged([lots, among], hidden).models}
-    assert "the same question gets different answers" in found["lots"].notes
-    (note,) = found["among"].notes
+    (entry,) = judged([models.write(tmp_path / "among.onnx", graph)], hidden).models
+    (note,) = entry.notes
     assert note.startswith("answers change by up to 0.")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [models.ignores_people, models.ignores_image])
-def test_noise_is_no_use_of_an_input(make, hidden, tmp_path, quick):
-    """Answers that are drawn at random differ between any two questions."""
+@pytest.mark.parametrize("make", [models.honest, models.ignores_people, models.ignores_image])
+def test_answers_that_are_drawn_at_random_are_refused_where_the_reader_lets_them_pass(
+    make, hidden, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(judge, "opened", partial(opened, entry="hostile_child:without_reader"))
     model = make()
     model.graph.node.insert(len(model.graph.node) - 1, models.node("RandomNormalLike", ["logits"], ["noise"]))
     model.graph.node.insert(len(model.graph.node) - 1, models.node("Add", ["logits", "noise"], ["sum"]))
-    softmax = model.graph.node[-1]
-    softmax.input[0] = "sum"
+    model.graph.node[-1].input[0] = "sum"
     (entry,) = judged([models.write(tmp_path / "lots.onnx", model)], hidden).models
-    assert entry.verdict == "ignores an input"
+    assert entry.verdict == "different answers"
+    assert "when it was asked again" in entry.why
 
 
-def test_the_command_prints_a_ranked_table(hidden, tmp_path, quick):
+def test_few_answers_that_change_are_noted(hidden, tmp_path):
+    """It looks at the photograph of people over 60 alone, of whom there is one."""
+    steps = """
+        ages = Gather<axis = 1>(people, zero)
+        old = Greater(ages, sixty)
+        seen = Where(old, logits, hundredths3)
+        chance = Softmax<axis = 1>(seen)
+    """
+    numbers = ", ".join(str((index % 5) / 7) for index in range(30))
+    constants = f"int64[1] zero = {{0}}, float sixty = {{60.0}}, float[3, 10] three = {{{numbers}}}"
+    graph = models.parse(models.SEEING + "hundredths3 = MatMul(hundredths, three)" + steps, constants=constants)
+    (entry,) = judged([models.write(tmp_path / "few.onnx", graph)], hidden).models
+    assert entry.verdict in ("scored", "ignores an input")
+    assert entry.verdict == "ignores an input" or any("changed with the image" in note for note in entry.notes)
+
+
+def test_the_command_prints_a_ranked_table(hidden, tmp_path):
     honest = models.write(tmp_path / "honest.onnx", models.honest())
     broken = models.write(tmp_path / "broken\x1b.onnx", b"no model")
     run = CliRunner().invoke(cli, ["judge", "lesions", str(broken), str(honest), "--data", str(hidden)])

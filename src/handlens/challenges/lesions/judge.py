@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from handlens.challenges.lesions.options import LesionsSettings
 
 TRIAL = 16
-"""Photographs that are held in memory: for the checks before the rest is answered, and for the time."""
+"""Photographs that are tried before any is scored: alone, in a batch, with other people, with other photographs."""
 
 TRIED = 6
-"""Photographs whose inputs are changed one at a time, to see whether the answer changes."""
+"""Photographs of the trial whose inputs are changed one at a time."""
 
 BATCH = 3
 """Photographs that are asked at once, to see that N is free."""
@@ -47,17 +47,19 @@ PEOPLE = ((5, 0, 1), (85, 1, 7), (0, 1, 5), (45, -1, 5), (45, 1, -1), (0, -1, -1
 LEAST_CHANGE = 1e-6
 """A probability that changes less has not changed."""
 
-REPEATS = 10
-"""How often two questions are asked again where their answers differ: by chance they do not always keep apart."""
-
 CLEAR_CHANGE = 0.01
 """A probability that changes more between alone and in a batch is worth a note."""
 
-WARM_UP, TIMINGS, LEAST_TIMINGS, TIMING_SECONDS = 5, 100, 10, 30.0
-"""Warm-up runs; timed runs, at least so many, and no new one after these seconds."""
+LEAST_TIMINGS = 40
+"""Scored questions at least, so that a median means something: where there are fewer cases, more are repeated."""
 
-SLOW_PIPE = 0.1
-"""Seconds that a question may travel; where we wait longer than the process says, and more than this, it is noted."""
+REPEATED = 0.1
+"""Part of the cases that is asked once more, at random places among the others."""
+
+SWAPPED = 48
+"""Questions with another case's demographics, and with another's photograph, among the scored: of all cases in turn.
+
+Not fewer: a model that is very sure of most answers changes few of them."""
 
 COLUMNS = (
     "Final Score",
@@ -72,21 +74,33 @@ COLUMNS = (
 
 _MIB = 2**20
 
+Row = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A case as the model sees it: (3, 512, 512) pixels and (3,) demographics."""
+Person = tuple[float, ...]
+"""Demographics as the model takes them: age, gender, location."""
 
-    id: str
-    image: Floats
-    demographics: Floats
+
+class _Question(NamedTuple):
+    """What is asked: the photograph of a case, by its number, perhaps inverted, and somebody's demographics."""
+
+    case: int
+    person: Person
+    inverted: bool = False
+
+
+class _Probe(NamedTuple):
+    """A scored question, and the same with one input, `name`, exchanged."""
+
+    name: str
+    scored: _Question
+    changed: _Question
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a model did: the class number of every case, seconds of single questions, MiB of its file, notes."""
+    """What a model did: the class number of every case, seconds of scored questions, MiB of its file, notes."""
 
     said: Sequence[int]
     times: Sequence[float]
@@ -95,26 +109,50 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """A model that was opened, with what its answers must be."""
+class _Examination:
+    """A model and what it was asked: the first answer to every question is kept, and all others must be the same."""
 
     model: GuardedModel
+    cases: Sequence[Case]
     taxonomy: Taxonomy
+    top: float
+    answers: dict[_Question, Row] = field(default_factory=dict)
 
     def ask(self, *questions: _Question) -> tuple[Rows, Answer]:
-        images = np.stack([question.image for question in questions])
-        people = np.stack([question.demographics for question in questions])
+        images = np.stack([self._photograph(question) for question in questions])
+        people = np.array([question.person for question in questions], np.float32)
         answer = self.model.ask(images, people)
-        return check_answer(answer.outputs, [question.id for question in questions], self.taxonomy), answer
+        return check_answer(answer.outputs, [self.cases[each.case].id for each in questions], self.taxonomy), answer
+
+    def ask_alone(self, question: _Question) -> float:
+        """Ask one question and keep the answer; RefusedError where it was answered otherwise before. Seconds."""
+        rows, answer = self.ask(question)
+        before = self.answers.setdefault(question, rows[0])
+        change = np.abs(rows[0] - before)
+        if change.max() > LEAST_CHANGE:
+            worst = int(change.argmax())
+            what = f"{self.cases[question.case].id} got {self.taxonomy.classes[worst]} {before[worst]:.6g}"
+            raise RefusedError("different answers", f"{what}, and {rows[0][worst]:.6g} when it was asked again")
+        return answer.seconds
+
+    def changes(self, probe: _Probe) -> bool:
+        """Whether a probe was answered otherwise than the question it was made of; both must have been asked."""
+        change = np.abs(self.answers[probe.changed] - self.answers[probe.scored])
+        return bool(change.max() > LEAST_CHANGE)
+
+    def _photograph(self, question: _Question) -> Floats:
+        image = image_input(self.cases[question.case].path, top=self.top)
+        return np.float32(self.top) - image if question.inverted else image
 
 
 def judge(
     models: Sequence[Path], truth: Truth[str], settings: LesionsSettings, limits: Limits, progress: Progress
 ) -> Judgement:
     """Every model on every case; labels are read after a model's process is gone."""
-    cases = _in_hidden_order(truth.cases)
+    cases = _readable(truth.cases)
     judged: list[Judged] = []
     unguarded: dict[str, None] = {}
+    missing: dict[str, None] = {}
     for number, path in enumerate(models):
 
         def tell(done: int, before: int = number * len(cases)) -> None:
@@ -123,107 +161,113 @@ def judge(
         try:
             with opened(path, limits) as model:
                 unguarded |= dict.fromkeys(model.unguarded)
-                run = _run(model, cases, settings, tell)
+                missing |= dict.fromkeys(model.missing)
+                run = _run(model, cases, settings, SystemRandom(), tell)
             judged.append(_scored(path, cases, run, truth, settings))
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
         tell(len(cases))
-    return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded))
+    return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
 
 
-def _in_hidden_order(cases: Sequence[Case]) -> list[Case]:
-    """By a digest of the photograph: a case's place in the file may tell its class, its place here tells nothing."""
+def _readable(cases: Sequence[Case]) -> Sequence[Case]:
+    """The cases, of which there are some; a photograph that is missing is named before any model is started."""
     for case in cases:
-        read_header(case.path)  # so that a photograph that is missing is named before any model is started
+        read_header(case.path)
     if not cases:
         raise DataError("no labelled photographs to judge by")
-    return sorted(cases, key=lambda case: (hashlib.sha256(case.path.read_bytes()).digest(), case.id))
+    return cases
 
 
-def _run(model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, tell: Callable[[int], None]) -> _Run:
-    """Check, answer, measure; RefusedError where the model breaks the contract."""
+def _run(
+    model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
+) -> _Run:
+    """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
+
+    Scored questions, their repetitions and those with one input exchanged come in an order that `dice` make, so that
+    none can be told from another. The time of a model is that of its scored answers, on our clock.
+    """
     taxonomy = TAXONOMIES[settings.taxonomy]
     check_slots(model.takes, model.gives, taxonomy)
-    asking = _Asking(model, taxonomy)
-    top = PIXEL_RANGES[settings.pixels]
-    trial = [_question(case, top) for case in cases[:TRIAL]]
-    notes = _check_batch(asking, trial)
-    _check_both_inputs(asking, trial)
-    said: list[int] = []
-    first: list[Rows] = []
-    for done, case in enumerate(cases, 1):
-        question = trial[done - 1] if done <= len(trial) else _question(case, top)
-        rows, _ = asking.ask(question)
-        said.append(int(np.argmax(rows[0])))
-        first += [rows] if done <= len(trial) else []
-        tell(done)
-    times, more = _measure(asking, trial, first)
-    return _Run(said, times, model.size / _MIB, notes + more)
+    examination = _Examination(model, cases, taxonomy, PIXEL_RANGES[settings.pixels])
+    people = [_person(case) for case in cases]
+    scored = [_Question(number, person) for number, person in enumerate(people)]
+    notes = _try_contract(examination, dice.sample(scored, min(TRIAL, len(scored))))
+    model.restart()  # what it may have learned in the trial is gone; its answers to the same questions must not be
+    probes = _probes(cases, people, dice)
+    repeated = max(1, math.ceil(REPEATED * len(scored)), LEAST_TIMINGS - len(scored))
+    plan = [*scored, *dice.choices(scored, k=repeated), *(probe.changed for probe in probes)]
+    dice.shuffle(plan)
+    times: list[float] = []
+    natural = set(scored)
+    for done, question in enumerate(plan, 1):
+        seconds = examination.ask_alone(question)
+        times += [seconds] if question in natural else []
+        tell(done * len(cases) // len(plan))
+    notes += _check_both_inputs(examination, probes)
+    said = [int(np.argmax(examination.answers[question])) for question in scored]
+    return _Run(said, times, model.size / _MIB, notes)
 
 
-def _question(case: Case, top: float) -> _Question:
-    return _Question(case.id, image_input(case.path, top=top), demographics_input(case.details))
+def _person(case: Case) -> Person:
+    return tuple(demographics_input(case.details).tolist())
 
 
-def _check_batch(asking: _Asking, trial: Sequence[_Question]) -> list[str]:
+def _try_contract(examination: _Examination, trial: Sequence[_Question]) -> list[str]:
+    """Sound answers about anybody, and in a batch too; a note where a batch changes them."""
+    for question in trial:
+        examination.ask_alone(question)
+    notes = _check_batch(examination, trial)
+    pictures = [question.case for question in trial[:TRIED]]
+    for question in trial[:TRIED]:
+        for person in PEOPLE:
+            examination.ask_alone(question._replace(person=tuple(map(float, person))))
+        for case in pictures:
+            examination.ask_alone(question._replace(case=case, inverted=case == question.case))
+    return notes
+
+
+def _check_batch(examination: _Examination, trial: Sequence[_Question]) -> list[str]:
     """Several questions at once get a row each; a note where these are not what each gets alone."""
     several = [trial[index % len(trial)] for index in range(BATCH)]
-    together, _ = asking.ask(*several)
-    alone = np.concatenate([asking.ask(question)[0] for question in several])
+    together, _ = examination.ask(*several)
+    alone = np.stack([examination.answers[question] for question in several])
     change = float(np.abs(together - alone).max())
     return [f"answers change by up to {change:.2g} when asked in a batch"] if change > CLEAR_CHANGE else []
 
 
-def _check_both_inputs(asking: _Asking, trial: Sequence[_Question]) -> None:
-    """RefusedError where no answer changes with the demographics, or none with the photograph."""
-    tried = trial[:TRIED]
-    people = [np.array(person, np.float32) for person in PEOPLE]
-    first = tried[0].image
-    pictures = [question.image for question in tried] + [np.float32(1 if first.max() <= 1 else 255) - first]
-    others: dict[str, Callable[[_Question], list[_Question]]] = {
-        "demographics": lambda question: [replace(question, demographics=person) for person in people],
-        "image": lambda question: [replace(question, image=picture) for picture in pictures],
-    }
-    for name, changed in others.items():
-        if not any(_changes(asking, question, changed(question)) for question in tried):
-            what = f"no answer changes with the {name}, in {counted(len(tried), 'case')} tried"
+def _probes(cases: Sequence[Case], people: Sequence[Person], dice: Random) -> list[_Probe]:
+    """Scored questions with the demographics, and with the photograph, of another case: nothing tells them apart.
+
+    Where no other case has other ones, the demographics are made up, and the photograph is inverted.
+    """
+    probes = []
+    numbers = range(len(cases))
+    turns = dice.sample(numbers, len(cases))
+    for number in (turns[index % len(turns)] for index in range(SWAPPED)):
+        scored = _Question(number, people[number])
+        strangers = [other for other in numbers if people[other] != people[number]]
+        made_up = [tuple(map(float, person)) for person in PEOPLE if person != people[number]]
+        person = people[dice.choice(strangers)] if strangers else dice.choice(made_up)
+        probes.append(_Probe("demographics", scored, scored._replace(person=person)))
+        other = dice.choice(numbers)
+        same = cases[other].path.read_bytes() == cases[number].path.read_bytes()
+        probes.append(_Probe("image", scored, scored._replace(case=number if same else other, inverted=same)))
+    return probes
+
+
+def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> list[str]:
+    """RefusedError where no answer changes with the demographics, or none with the photograph; a note where few do."""
+    notes = []
+    for name in ("demographics", "image"):
+        tried = [probe for probe in probes if probe.name == name and probe.changed != probe.scored]
+        changed = sum(map(examination.changes, tried))
+        if not changed:
+            what = f"no answer changes with the {name}, in {counted(len(tried), 'question')} tried"
             raise RefusedError("ignores an input", f"{what}; the model must use both inputs")
-
-
-def _changes(asking: _Asking, question: _Question, others: Sequence[_Question]) -> bool:
-    """Whether any of the others is answered differently; all are asked, because each must have a sound answer."""
-    before, _ = asking.ask(question)
-    answers = [asking.ask(other)[0] for other in others]
-    return any(
-        np.abs(answer - before).max() > LEAST_CHANGE and _always_apart(asking, question, other)
-        for other, answer in zip(others, answers, strict=True)
-    )
-
-
-def _always_apart(asking: _Asking, one: _Question, other: _Question) -> bool:
-    """Whether some class is answered differently every time: noise changes answers too, and uses no input."""
-    left, right = (np.concatenate([asking.ask(each)[0] for _ in range(REPEATS)]) for each in (one, other))
-    gaps = np.maximum(left.min(axis=0) - right.max(axis=0), right.min(axis=0) - left.max(axis=0))
-    return bool(gaps.max() > LEAST_CHANGE)
-
-
-def _measure(asking: _Asking, trial: Sequence[_Question], first: Sequence[Rows]) -> tuple[list[float], list[str]]:
-    """Seconds of single questions after a warm-up, and notes about answers and times that are odd."""
-    answers: list[Answer] = []
-    differs = False
-    begun = time.monotonic()
-    for number in range(WARM_UP + TIMINGS):
-        index = number % len(trial)
-        rows, answer = asking.ask(trial[index])
-        differs |= bool(np.abs(rows - first[index]).max() > LEAST_CHANGE)
-        answers += [answer] if number >= WARM_UP else []
-        if len(answers) >= LEAST_TIMINGS and time.monotonic() - begun > TIMING_SECONDS:
-            break
-    notes = ["the same question gets different answers"] if differs else []
-    lost = statistics.median(answer.waited - answer.seconds for answer in answers)
-    if lost > SLOW_PIPE:
-        notes.append(f"we waited {1000 * lost:.0f} ms longer for an answer than its process says it took")
-    return [answer.seconds for answer in answers], notes
+        if changed < len(tried) / 2:
+            notes.append(f"{counted(changed, 'answer')} of {len(tried)} changed with the {name}")
+    return notes
 
 
 def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
@@ -241,8 +285,8 @@ def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], set
 def _ranked(judged: Sequence[Judged], settings: LesionsSettings) -> tuple[Judged, ...]:
     """Efficiency is relative to the models that were scored; equal scores share a rank; the refused come last."""
     scored = [entry for entry in judged if entry.verdict == "scored"]
-    field = [entry.parts["median ms"] for entry in scored]
-    final = [replace(entry, parts=_with_final(entry.parts, field, settings)) for entry in scored]
+    times = [entry.parts["median ms"] for entry in scored]
+    final = [replace(entry, parts=_with_final(entry.parts, times, settings)) for entry in scored]
     values = [entry.parts["Final Score"] for entry in final]
     ranked = [
         replace(entry, rank=1 + sum(other > value for other in values))
@@ -252,8 +296,8 @@ def _ranked(judged: Sequence[Judged], settings: LesionsSettings) -> tuple[Judged
     return (*ranked, *(entry for entry in judged if entry.verdict != "scored"))
 
 
-def _with_final(parts: Mapping[str, float], field: Sequence[float], settings: LesionsSettings) -> dict[str, float]:
+def _with_final(parts: Mapping[str, float], times: Sequence[float], settings: LesionsSettings) -> dict[str, float]:
     ms = None if settings.efficiency == "size-only" else parts["median ms"]
-    worth = efficiency(parts["size MiB"], ms, field=field)
+    worth = efficiency(parts["size MiB"], ms, field=times)
     final = PREDICTION_SHARE * parts["Prediction Score"] + EFFICIENCY_SHARE * worth
     return {"Final Score": final, **parts, "Efficiency": worth}

@@ -1,0 +1,1 @@
+"""Mutated files: kinds, changes, and the campaign that reads them."""
