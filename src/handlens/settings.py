@@ -75,6 +75,8 @@ class Field:
             return f"one of {', '.join(map(str, self.choices))}"
         if self.type is bool:
             return "true or false"
+        if get_origin(self.type) is tuple:
+            return "a list"
         nouns = {int: "a whole number", float: "a number", Path: "a path", str: "text"}
         words = ["names with texts" if get_origin(self.type) is dict else nouns.get(self.type, str(self.type))]
         if self.multiple is not None:

@@ -93,6 +93,8 @@ def _option(field: Field) -> click.Option:
     if get_origin(field.type) is dict:
         how: dict[str, Any] = {"multiple": True, "metavar": "FIELD=VALUE", "callback": _read_fields}
         return click.Option(flags, help=f"{field.help} The fields are listed below.", **how)
+    if get_origin(field.type) is tuple:
+        return click.Option(flags, multiple=True, metavar="FOLDER[=WEIGHT][,LICENCE]", help=field.help)
     kind: click.ParamType[Any]
     if field.choices:
         kind = _Choice(field.choices)

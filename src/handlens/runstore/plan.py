@@ -22,6 +22,7 @@ class Plan:
     ids, fold_of  the examples and the fold of each
     steps         of each fold; `final_steps` of the network that learns from all
     speed         what was measured on this machine
+    sources       the folders that were learned from: name, count, weight, licence
     results       added when they are known: decision, scores, licence, seconds
     """
 
@@ -41,6 +42,7 @@ class Plan:
     steps: int = 0
     final_steps: int = 0
     speed: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Mapping[str, Any], ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     results: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +68,6 @@ def read_plan(folder: Path) -> Plan:
         raise ModelError(f"{path}: damaged, or not a plan of handlens: copy the folder again, or train again")
     known = {each.name for each in fields(Plan)} - {"results"}
     given = {name: value for name, value in page.items() if name in known}
-    given |= {name: tuple(given[name]) for name in ("ids", "fold_of") if isinstance(given.get(name), list)}
+    given |= {name: tuple(given[name]) for name in ("ids", "fold_of", "sources") if isinstance(given.get(name), list)}
     given = {name: value for name, value in given.items() if name != "fields" or isinstance(value, dict)}
     return Plan(**given, results={name: value for name, value in page.items() if name not in known})

@@ -8,7 +8,7 @@ from typing import Any
 
 from handlens.runstore.plan import Plan
 from handlens.training.options import Schedule
-from handlens.training.stages import speed_of
+from handlens.training.stages import NEVER, speed_of
 
 CARD = "card.md"
 
@@ -34,15 +34,16 @@ def write_card(plan: Plan, schedule: Schedule, results: Mapping[str, Any], sente
     else:
         others = "the other fold" if plan.folds == 2 else "the other folds"
         lines += [
-            f"{plan.metric} **{results['score']:.4f}** on {len(plan.ids):,} examples, predicted out of fold"
+            f"{plan.metric} **{results['score']:.4f}** on {len(results['scores']):,} examples, predicted out of fold"
             f" ({plan.folds} folds, grouped), with decision",
             f"parameters fitted on {others}. The exported model was trained on all examples, so there is no held-out",
             "score for it.",
+            *_never_held_out(plan),
             "",
             *_folds(plan, results),
             *results.get("lines", ()),
         ]
-    lines += ["", "## Training", ""]
+    lines += ["", "## Training", "", *_sources(plan)]
     if plan.command:
         lines += ["```sh", plan.command, "```", ""]
     made = {
@@ -69,6 +70,27 @@ def _licence(schedule: Schedule) -> list[str]:
     if not schedule.licence:
         named = "Not recorded; it depends on the training data."
     return [named, *([schedule.note] if schedule.note else [])]
+
+
+def _never_held_out(plan: Plan) -> list[str]:
+    seen = sum(fold == NEVER for fold in plan.fold_of)
+    if not seen:
+        return []
+    return [
+        f"The first weights had learned from {seen:,} further examples: these were trained on, and never count here."
+    ]
+
+
+def _sources(plan: Plan) -> list[str]:
+    """A row for each folder that was learned from."""
+    if not plan.sources:
+        return []
+    total = sum(source["weight"] for source in plan.sources)
+    rows = [
+        f"| {each['name']} | {each['cases']:,} | {each['licence'] or 'not recorded'} | {each['weight'] / total:.0%} |"
+        for each in plan.sources
+    ]
+    return ["| source | examples | licence | share of what was drawn |", "|---|---|---|---|", *rows, ""]
 
 
 def _folds(plan: Plan, results: Mapping[str, Any]) -> list[str]:

@@ -35,6 +35,7 @@ from handlens.training.options import Schedule, TrainSettings
 from handlens.training.signals import Flag, TrainingStopped, heard
 from handlens.training.speed import measure_speed
 from handlens.training.stages import (
+    NEVER,
     Stage,
     count_steps,
     prediction_steps,
@@ -179,13 +180,14 @@ def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> 
 def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
     schedule, settings = job.schedule, job.settings
     try:
-        folds = fold_of(task.groups, folds=settings.folds, seed=schedule.seed, strata=task.strata)
+        folds = _deal_folds(task, settings.folds, schedule.seed)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)
     seconds = settings.minutes * 60 - (time.monotonic() - begun)
     exports = settings.folds * (2 if task.answer_with else 1) + 1  # a settled network is exported once more
-    steps, final = count_steps(seconds, settings.folds, len(task.ids), speed, exports=exports)
+    held_out = sum(fold != NEVER for fold in folds)
+    steps, final = count_steps(seconds, settings.folds, held_out, speed, exports=exports)
     if schedule.steps:
         steps, final = schedule.steps, schedule.steps
     return Plan(
@@ -205,9 +207,19 @@ def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float
         steps=steps,
         final_steps=final,
         speed=speed.plain(),
+        sources=task.sources,
         versions=device.versions(),
         command=job.command,
     )
+
+
+def _deal_folds(task: Task, folds: int, seed: int) -> list[int]:
+    """The fold of every example; NEVER for those that the first weights have seen."""
+    free = [index for index in range(len(task.ids)) if index not in task.seen]
+    strata = [task.strata[index] for index in free] if task.strata is not None else None
+    dealt = fold_of([task.groups[index] for index in free], folds=folds, seed=seed, strata=strata)
+    found = dict(zip(free, dealt, strict=True))
+    return [found.get(index, NEVER) for index in range(len(task.ids))]
 
 
 # --- stages -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from handlens.runstore.plan import Plan
 from handlens.runstore.store import ArrayFolder
-from handlens.training.stages import stages_of
+from handlens.training.stages import NEVER, stages_of
 from handlens.training.task import Array, Decision, Task
 from handlens.types import Score
 
@@ -70,11 +70,11 @@ def evaluate(
     answers: dict[str, Any] = {}
     decisions = []
     for stage in stages_of(plan)[: plan.folds]:
-        decision = task.decide(stage.members, predictions)
+        decision = task.decide([index for index in stage.members if plan.fold_of[index] != NEVER], predictions)
         decisions.append(decision)
         settled = answer_settled(stage.number, decision) if task.answer_with is not None else None
         for index in stage.held_out:
             answer = settled(index) if settled else task.answer(index, predictions[index], decision)
             answers[task.ids[index]] = answer
-    everyone = tuple(range(len(task.ids)))
+    everyone = tuple(index for index, fold in enumerate(plan.fold_of) if fold != NEVER)
     return Evaluation(task.score(answers), tuple(decisions), task.decide(everyone, predictions), answers)

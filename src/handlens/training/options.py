@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from handlens.settings import Settings, setting
+from handlens.training.sources import MoreFolder
 
 
 class TrainSettings(Settings, frozen=True, kw_only=True):
@@ -16,6 +17,13 @@ class TrainSettings(Settings, frozen=True, kw_only=True):
     folds: Annotated[
         int, setting("Cross-validation folds; each is predicted by a network trained on the others.", "train", ge=2)
     ] = 5
+    more: Annotated[
+        tuple[MoreFolder, ...],
+        setting(
+            "Another folder to learn from, drawn WEIGHT times as often as the first as a whole [1]; may be repeated.",
+            "train",
+        ),
+    ] = ()
     devices: Annotated[int, setting("Processes on this machine, one for each GPU.", "train", ge=1)] = 1
     nodes: Annotated[int, setting("Machines; start the same command on each.", "train", ge=1)] = 1
     set: Annotated[

@@ -79,6 +79,9 @@ class Task:
     answer_with   for such a network, in place of `answer`: opens the predictor with a settled file; gives a function
                   from the number of an example to its answer
     cases         the cases that examples were read from; recorded, so that a score on them can be told apart
+    sources       the folders that examples come from, as `sources.Pool.described` lists them
+    seen          numbers of the examples that the first weights have learned from: they are never held out, so that
+                  nothing is scored by a network that saw it
     finish        looks at what was trained, may write the file smaller, and gives more for `plan.json`; its `lines`
                   go into the card
     """
@@ -107,4 +110,6 @@ class Task:
     settle: Callable[[nn.Module, Decision], None] | None = None
     answer_with: Callable[[Path], Callable[[int], Any]] | None = None
     cases: Sequence[Case] = ()
+    sources: tuple[Mapping[str, Any], ...] = ()
+    seen: frozenset[int] = frozenset()
     finish: Callable[[Finished], Mapping[str, Any]] | None = None

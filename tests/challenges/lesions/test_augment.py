@@ -5,13 +5,27 @@ import time
 import numpy as np
 import pytest
 
-from handlens.challenges.lesions.augment import cut, read_photographs
+from handlens.challenges.lesions.augment import cut, grey_gains, read_photographs
 from handlens.challenges.lesions.contract import image_input, resized_input
 from handlens.challenges.lesions.options import PhotoAugmentation
 from handlens.io.images import write_png
 from handlens.types import Case
 
-STILL = PhotoAugmentation(max_scale=1, min_scale=1, stretch=0, shift=0, brightness=0, colour=0, blur_share=0)
+STILL = PhotoAugmentation(
+    max_scale=1,
+    min_scale=1,
+    stretch=0,
+    shift=0,
+    brightness=0,
+    colour=0,
+    constancy_share=0,
+    shading=0,
+    vignette_share=0,
+    hair_share=0,
+    blur_share=0,
+    coarse_share=0,
+    jpeg_share=0,
+)
 
 
 def case_of(path, picture):
@@ -42,6 +56,32 @@ def test_without_changes_the_whole_photograph_is_seen_turned():
         assert seen.shape == (64, 64, 3)
         assert seen[32, 32].tolist() == [200, 100, 50]
         assert seen[:, :, 0].mean() == pytest.approx(picture[:, :, 0].mean(), rel=0.1)
+
+
+def test_a_crop_has_the_scale_of_the_whole():
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[16:48, 16:48] = 200
+    whole, crop = (cut(np.random.default_rng(3), picture, 64, STILL, crop=side) for side in (0, 32))
+    assert crop.shape == (32, 32, 3)
+    assert np.array_equal(crop, whole[16:48, 16:48])
+
+
+@pytest.mark.parametrize(
+    "name", ["constancy_share", "vignette_share", "hair_share", "blur_share", "coarse_share", "jpeg_share"]
+)
+def test_each_change_changes_only_what_it_should(name):
+    picture = np.random.default_rng(0).integers(90, 110, (64, 64, 3), np.uint8)
+    picture[:, :, 2] //= 2
+    plain, changed = (cut(np.random.default_rng(3), picture, 160, STILL.replace(**{name: share})) for share in (0, 1))
+    assert changed.shape == plain.shape
+    assert not np.array_equal(plain, changed)
+
+
+def test_shades_of_grey_make_a_coloured_light_white():
+    rng = np.random.default_rng(0)
+    skin = rng.integers(60, 120, (64, 64, 1)) * np.array([1.0, 0.8, 0.6])
+    gains = grey_gains(skin.astype(np.uint8))
+    assert gains / gains[0] == pytest.approx([1, 1 / 0.8, 1 / 0.6], rel=0.03)
 
 
 def test_changes_follow_from_the_generator_and_differ():

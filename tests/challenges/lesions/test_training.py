@@ -24,6 +24,7 @@ from handlens.io.images import read_rgb, write_jpeg
 from handlens.runstore.plan import read_plan
 from handlens.training import engine
 from handlens.training.folds import evaluate
+from handlens.training.sources import list_sources
 from handlens.training.task import Finished
 from handlens.types import Context, Limits, no_progress
 
@@ -149,7 +150,7 @@ def test_what_is_fitted_is_what_ships(data, tmp_path):
         write_jpeg(large / "images" / path.name, read_rgb(path).repeat(3, 0).repeat(2, 1), quality=90)
     (large / "labels.csv").write_bytes((data / "train" / "labels.csv").read_bytes())
     fields = FIELDS.replace(weights="scratch")
-    caught = CaughtFiles(make_task(large.parent, tmp_path / "run", fields), tmp_path / "files")
+    caught = CaughtFiles(make_task(list_sources(large.parent, ()), tmp_path / "run", fields), tmp_path / "files")
     assert caught.task.make_item.__self__.pictures[0].shape[0] < read_rgb(caught.task.cases[0].path).shape[0]
     schedule = SCHEDULE.replace(steps=3, batch=4, threads=1, accelerator="cpu", memory_format="channels_last")
     engine.train(caught.make_task, schedule, LesionsSettings(folds=2), tmp_path / "run", no_progress)
@@ -177,7 +178,7 @@ def test_what_is_fitted_is_what_ships(data, tmp_path):
 
 @pytest.fixture(scope="module")
 def task(data, tmp_path_factory):
-    return make_task(data, tmp_path_factory.mktemp("run"), FIELDS)
+    return make_task(list_sources(data, ()), tmp_path_factory.mktemp("run"), FIELDS)
 
 
 def test_an_item(task):
@@ -224,7 +225,7 @@ def test_the_first_head_knows_only_its_members(task):
 
 
 def test_an_encoder_that_learned_nothing_has_no_warm_start(data, tmp_path):
-    task = make_task(data, tmp_path / "run", FIELDS.replace(weights="scratch"))
+    task = make_task(list_sources(data, ()), tmp_path / "run", FIELDS.replace(weights="scratch"))
     assert task.warm_start is None
     assert not (tmp_path / "run").exists()
 
@@ -277,12 +278,12 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
     picture = read_rgb(data / "train" / "images" / name)
     write_jpeg(folder / "images" / "copy.jpg", picture[1:, 1:], quality=70)
     (folder / "labels.csv").write_text("\n".join([header.rsplit(",", 1)[0], *plain, f"copy.jpg,{rest}"]) + "\n")
-    task = make_task(folder.parent, tmp_path / "run", FIELDS.replace(warm_start=False))
+    task = make_task(list_sources(folder.parent, ()), tmp_path / "run", FIELDS.replace(warm_start=False))
     groups = dict(zip(task.ids, task.groups, strict=True))
     assert groups["copy.jpg"] == groups[name]
     assert len(set(groups.values())) == len(groups) - 1
     assert any("1 pair of near-duplicates" in line for line in task.card)
-    grouped = make_task(data, tmp_path / "other", FIELDS.replace(warm_start=False))
+    grouped = make_task(list_sources(data, ()), tmp_path / "other", FIELDS.replace(warm_start=False))
     lesions = [row.rsplit(",", 1)[1] for row in rows]
     assert len(set(grouped.groups)) == len(set(lesions))
 

@@ -56,8 +56,8 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
 class PhotoAugmentation(Settings, frozen=True, kw_only=True):
     """How training photographs are changed."""
 
-    max_scale: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.3
-    min_scale: Annotated[float, setting("least scale", ge=0.1, le=10)] = 0.85
+    max_scale: Annotated[float, setting("greatest scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 1.4
+    min_scale: Annotated[float, setting("least scale", ge=0.1, le=10)] = 0.75
     stretch: Annotated[float, setting("spread of the logarithm of the aspect ratio", ge=0, le=5)] = 0.08
     shift: Annotated[float, setting("largest translation, as a share of the side", ge=0, le=0.5)] = 0.06
     brightness: Annotated[
@@ -66,7 +66,15 @@ class PhotoAugmentation(Settings, frozen=True, kw_only=True):
     colour: Annotated[float, setting("spread of the logarithms of colour strengths and of saturation", ge=0, le=5)] = (
         0.06
     )
-    blur_share: Annotated[float, setting("share of photographs that are blurred", ge=0, le=1)] = 0.1
+    constancy_share: Annotated[
+        float, setting("share of photographs whose light is made white, more or less, by shades of grey", ge=0, le=1)
+    ] = 0.3
+    shading: Annotated[float, setting("spread of the logarithm of light from one side to the other", ge=0, le=5)] = 0.15
+    vignette_share: Annotated[float, setting("share of photographs with dark corners", ge=0, le=1)] = 0.15
+    hair_share: Annotated[float, setting("share of photographs with hairs drawn over them", ge=0, le=1)] = 0.1
+    blur_share: Annotated[float, setting("share of photographs that are blurred", ge=0, le=1)] = 0.15
+    coarse_share: Annotated[float, setting("share of photographs of a lower resolution", ge=0, le=1)] = 0.15
+    jpeg_share: Annotated[float, setting("share of photographs with JPEG's losses", ge=0, le=1)] = 0.3
 
     def __post_init__(self) -> None:
         if not self.min_scale <= self.max_scale:
@@ -85,12 +93,20 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
             "side in pixels of the network's input; the file takes 512 and reduces it", ge=32, le=512, multiple_of=32
         ),
     ] = 192
+    crop: Annotated[
+        int,
+        setting("side in pixels of training crops of that input; 0: all of it", ge=0, le=512, multiple_of=32),
+    ] = 0
+    start: Annotated[
+        str,
+        setting("a model to continue: included, or a folder of `handlens train`; what it saw is never held out"),
+    ] = ""
     frozen_stages: Annotated[int, setting("first stages of the encoder, of five, that are not trained", ge=0, le=5)] = 2
     freeze_norm: Annotated[bool, setting("whether batch norms keep their pretrained statistics")] = True
     dropout: Annotated[float, setting("dropout of features", ge=0, le=0.9)] = 0.2
     metadata_dropout: Annotated[
         float, setting("metadata dropout: share of demographic facts hidden from a step", ge=0, le=1)
-    ] = 0.15
+    ] = 0.3
     label_smoothing: Annotated[float, setting("label smoothing", ge=0, le=0.9)] = 0.05
     sampling_power: Annotated[
         float,
@@ -105,6 +121,10 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
     offset_penalty: Annotated[float, setting("points of score that an offset costs by its square", ge=0, le=10)] = 0.001
     weight_format: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp32"
     augmentation: PhotoAugmentation = PhotoAugmentation()
+
+    def __post_init__(self) -> None:
+        if self.crop > self.size:
+            raise HandlensError(f"crop {self.crop} is larger than size {self.size}; expected at most that")
 
 
 SCHEDULE = Schedule(batch=16, learning_rate=0.001, pretrained_lr_factor=0.3, weight_decay=0.02, ema_decay=0.995)

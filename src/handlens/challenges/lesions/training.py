@@ -28,13 +28,15 @@ from handlens.challenges.lesions.logistic import fit_head
 from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
 from handlens.challenges.lesions.score import Probabilities
+from handlens.challenges.lesions.start import Start
 from handlens.challenges.lesions.subgroups import tables
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
 from handlens.io.files import replacing
 from handlens.splits import fold_of
 from handlens.training import require_engine
-from handlens.types import Progress, Truth, no_progress
+from handlens.training.sources import Pool, Source, list_sources, pool
+from handlens.types import Progress, Score, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -76,25 +78,29 @@ def train(folder: Path, run: Path, settings: LesionsSettings, progress: Progress
     engine = require_engine()
     start = LesionsTraining(taxonomy=settings.taxonomy)
     fields, schedule = engine.split_fields(start, SCHEDULE, settings.set)
-    make = partial(make_task, folder, run, fields, folds=settings.folds)
+    sources = list_sources(folder, settings.more, licence=schedule.licence)
+    make = partial(make_task, sources, run, fields, folds=settings.folds)
     numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
     return numbers
 
 
 def make_task(
-    folder: Path, run: Path, fields: LesionsTraining, progress: Progress = no_progress, *, folds: int = 2
+    sources: Sequence[Source], run: Path, fields: LesionsTraining, progress: Progress = no_progress, *, folds: int = 2
 ) -> Task:
     """Lesions as the engine sees it, all photographs in memory; groups that cannot fill the folds are refused first."""
     from handlens.training.task import Task
 
     settings = LesionsSettings(taxonomy=fields.taxonomy)
-    truth = data.open_truth(folder, settings)
+    pooled = pool(sources, lambda folder: data.open_truth(folder, settings), same_groups=True)
+    truth = pooled.truth
     taxonomy = TAXONOMIES[fields.taxonomy]
     progress(0, len(truth.cases), "reading photographs")
     pictures = read_photographs(truth.cases, fields.size)
     groups, joined = join_copies(pictures, [case.group or case.id for case in truth.cases])
+    start = Start.of(fields.start) if fields.start else None
+    seen = start.seen(truth.cases, groups) if start else frozenset()
     try:
-        fold_of(groups, folds=folds, seed=0)
+        fold_of([group for index, group in enumerate(groups) if index not in seen], folds=folds, seed=0)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     labels = tuple(truth.read(case) for case in truth.cases)
@@ -105,8 +111,9 @@ def make_task(
         tuple(groups),
         truth,
         fields,
-        folder,
+        pooled,
         run,
+        start,
     )
     lesions.extract_features(progress)
     words = f"{counted(len(labels), 'photograph')} in {counted(len(set(groups)), 'group')} that stay within one fold"
@@ -115,7 +122,7 @@ def make_task(
         metric="Prediction Score",
         ids=tuple(case.id for case in truth.cases),
         groups=tuple(groups),
-        strata=labels,
+        strata=tuple(f"{at} {label}" for at, label in zip(pooled.source_of, labels, strict=True)),
         fields=fields,
         make_network=lesions.make_network,
         make_item=lesions.make_item,
@@ -126,16 +133,18 @@ def make_task(
         decide=lesions.decide,
         answer=refuse_answer,
         answer_with=lesions.answer_with,
-        score=lambda answers: score.score(answers, truth, settings),
+        score=lesions.score,
         graph=lesions.graph,
-        default=LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
+        default=start.decision if start else LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
         card=(*CARD, "", f"Trained on {words}; {counted(joined, 'pair')} of near-duplicates merged into one."),
-        weights=tuple(_draws(lesions.codes, fields.sampling_power).tolist()),
+        weights=lesions.draws(),
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
         finish=lesions.finish,
         cases=truth.cases,
+        sources=pooled.described(),
+        seen=seen,
     )
 
 
@@ -154,8 +163,9 @@ class Lesions:
     groups: tuple[str, ...]
     truth: Truth[str]
     fields: LesionsTraining
-    folder: Path
+    pooled: Pool[str]
     run: Path
+    start: Start | None = None
     seen: list[Floats] = field(default_factory=list)
 
     @property
@@ -165,25 +175,50 @@ class Lesions:
     @property
     def warms(self) -> bool:
         """Whether there is a warm start: an encoder that learned nothing before has nothing to tell."""
-        return self.fields.warm_start and self.fields.weights != "scratch"
+        return self.fields.warm_start and self.fields.weights != "scratch" and self.start is None
 
     def make_network(self) -> nn.Module:
         from handlens.challenges.lesions.network import PhotoClassifier
 
         fields = self.fields
-        return PhotoClassifier(
+        network = PhotoClassifier(
             fields.encoder,
-            fields.weights,
+            fields.weights if self.start is None else "scratch",
             classes=len(self.taxonomy.classes),
             sites=len(LOCATIONS),
             frozen=fields.frozen_stages,
             still=fields.freeze_norm,
             dropout=fields.dropout,
         )
+        if self.start is not None:
+            self.start.put_into(network)
+        return network
+
+    def draws(self) -> tuple[float, ...]:
+        """How often each photograph is drawn: sources by their weights, classes as often as in the first source alone.
+
+        So a class that only one source has is not drawn less for the others, and class offsets keep their meaning.
+        """
+        own = _draws(self.codes, np.array(self.pooled.source_of), self.fields.sampling_power)
+        drawn = np.array(self.pooled.draws(own.tolist()))
+        first = np.array(self.pooled.source_of) == 0
+        count = len(self.taxonomy.classes)
+        wanted = np.bincount(self.codes[first], own[first], minlength=count)
+        found = np.bincount(self.codes, drawn, minlength=count)
+        known = (wanted > 0) & (found > 0)
+        factor = np.where(known, wanted / np.where(found > 0, found, 1) * found[known].sum() / wanted[known].sum(), 1.0)
+        return tuple((drawn * factor[self.codes]).tolist())
+
+    def score(self, answers: Mapping[str, Probabilities]) -> Score:
+        """The exact score of those that were answered."""
+        return score.score(answers, self.answered(answers), LesionsSettings(taxonomy=self.fields.taxonomy))
+
+    def answered(self, answers: Mapping[str, Any]) -> Truth[str]:
+        return Truth(tuple(case for case in self.truth.cases if case.id in answers), self.truth.read)
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         """An augmented photograph, demographics after metadata dropout, and the class."""
-        image = cut(rng, self.pictures[index], self.fields.size, self.fields.augmentation)
+        image = cut(rng, self.pictures[index], self.fields.size, self.fields.augmentation, crop=self.fields.crop)
         told = np.where(rng.random(3) < self.fields.metadata_dropout, UNKNOWN, self.people[index])
         return {"image": image, "demographics": told, "class": np.array(self.codes[index])}
 
@@ -216,7 +251,13 @@ class Lesions:
         return answer
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Floats]) -> LesionsDecision:
-        """Offsets and temperature that are best for these examples."""
+        """Offsets and temperature that are best for these examples; those of the model that is continued.
+
+        They were chosen on photographs that it had not seen; the ones that are new to it are of other sources, in which
+        classes are as common as nowhere else.
+        """
+        if self.start is not None:
+            return self.start.decision
         chosen = list(indices)
         logits = np.stack([predictions[index] for index in chosen]).astype(np.float64)
         search = Search(self.fields.objective, self.fields.bootstraps, self.fields.offset_penalty)
@@ -289,16 +330,33 @@ class Lesions:
 
     def finish(self, shown: Finished) -> dict[str, Any]:
         """Tables for the card, and a smaller file where that was asked for and costs little."""
+        scored = {case.id for case in shown.score.cases}
+        cases = [case for case in self.truth.cases if case.id in scored]
         columns = {
-            "kind": data.read_column(self.folder, data.KIND_COLUMNS),
-            "skin tone": data.read_column(self.folder, data.TONE_COLUMNS),
+            "source": self._sources(),
+            "kind": self._column(data.KIND_COLUMNS),
+            "skin tone": self._column(data.TONE_COLUMNS),
         }
         found: dict[str, Any] = {"stored": "fp32"}
         if self.fields.weight_format != "fp32":
             found = self._shrink(shown)
-        lines = tables(shown.score, self.truth.cases, self.taxonomy, columns)
+        lines = tables(shown.score, cases, self.taxonomy, columns)
         said = [f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip(), ""]
         return {**found, "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
+
+    def _sources(self) -> dict[str, str]:
+        """The name of the source of each photograph; nothing where there is only one."""
+        sources = self.pooled.sources
+        pairs = zip(self.truth.cases, self.pooled.source_of, strict=True)
+        return {case.id: sources[at].name for case, at in pairs} if len(sources) > 1 else {}
+
+    def _column(self, names: Sequence[str]) -> dict[str, str]:
+        """What the tables of all sources say in a column, by case."""
+        found: dict[str, str] = {}
+        for number, source in enumerate(self.pooled.sources):
+            prefix = f"{source.name}/" if number else ""
+            found |= {f"{prefix}{id}": text for id, text in data.read_column(source.folder, names).items()}
+        return found
 
     def _shrink(self, shown: Finished) -> dict[str, Any]:
         from handlens.training.quantize import as_half, as_int8
@@ -332,7 +390,7 @@ class Lesions:
                 answer = self.answer_with(path)
                 for index in held_out:
                     answers[self.truth.cases[index].id] = answer(index)
-        return score.score(answers, self.truth, LesionsSettings(taxonomy=self.fields.taxonomy)).value
+        return self.score(answers).value
 
     def _samples(self, members: Sequence[int]) -> Iterator[dict[str, Floats]]:
         for index in np.random.default_rng(0).permutation(np.array(members))[:SAMPLES]:
@@ -340,8 +398,11 @@ class Lesions:
             yield {"image": image[None], "demographics": self.people[index][None]}
 
 
-def _draws(codes: npt.NDArray[np.int64], balance: float) -> npt.NDArray[np.float64]:
-    """How often each example is drawn, compared with one of the commonest class."""
-    counts = np.bincount(codes)
-    often: npt.NDArray[np.float64] = (counts.max() / counts[codes]) ** balance
+def _draws(codes: npt.NDArray[np.int64], source_of: npt.NDArray[np.int64], balance: float) -> npt.NDArray[np.float64]:
+    """How often each example is drawn within its source, compared with one of the commonest class there."""
+    often = np.ones(len(codes))
+    for source in np.unique(source_of):
+        own = source_of == source
+        counts = np.bincount(codes[own])
+        often[own] = (counts.max() / counts[codes[own]]) ** balance
     return often

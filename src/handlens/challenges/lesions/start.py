@@ -1,0 +1,109 @@
+"""A trained model that a training continues: its weights, its decision, and the photographs that it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.challenges.lesions.decision import LesionsDecision
+from handlens.challenges.lesions.options import SHIPPED
+from handlens.errors import ModelError
+from handlens.inference.model import Model, digest, open_model
+from handlens.types import Case
+
+if TYPE_CHECKING:
+    from torch import nn
+
+INCLUDED = "included"
+"""Stands for the model that comes with the package."""
+
+PREFIX = "network."
+"""What names of weights begin with in an exported file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model to continue."""
+
+    model: Model
+    decision: LesionsDecision
+
+    @staticmethod
+    def of(name: str) -> Start:
+        """The included model, or that of a folder."""
+        model = open_model(SHIPPED if name == INCLUDED else Path(name), challenge="lesions")
+        if not model.trained_on:
+            raise ModelError(f"{model.folder}: it does not say what it was trained on, so no score would be honest")
+        return Start(model, model.decision(LesionsDecision))
+
+    def seen(self, cases: Sequence[Case], groups: Sequence[str]) -> frozenset[int]:
+        """Numbers of the photographs that it has learned from, and of all others in their groups."""
+        known = self.model.trained_on
+        taken = {group for case, group in zip(cases, groups, strict=True) if digest(case) in known}
+        return frozenset(index for index, group in enumerate(groups) if group in taken)
+
+    def put_into(self, network: nn.Module) -> None:
+        """Give a network the weights of the exported file.
+
+        There each norm is part of the convolution before it; so the norms of the network are left with nothing to do
+        but to add.
+        """
+        import torch
+
+        weights = _read_weights(self.model.file)
+        state = network.state_dict()
+        for name, value in state.items():
+            found = _weight_of(name, weights, state)
+            if found is None:
+                continue
+            if found.shape != tuple(value.shape):
+                what = f"{name} is {found.shape} there, {tuple(value.shape)} here"
+                raise ModelError(f"{self.model.file}: a model of another encoder or other classes: {what}")
+            value.copy_(torch.from_numpy(np.array(found, np.float32)))
+        state["offsets"].zero_()
+        state["temperature"].fill_(1.0)
+
+
+def _weight_of(name: str, weights: dict[str, npt.NDArray[Any]], state: dict[str, Any]) -> npt.NDArray[Any] | None:
+    """The value of one tensor; None for what is not learned.
+
+    A convolution `x.0` is followed by its norm `x.1`, whose statistics become those that change nothing.
+    """
+    if name in ("offsets", "temperature") or name.endswith("num_batches_tracked"):
+        return None
+    stem, _, kind = name.rpartition(".")
+    if stem.endswith(".1"):
+        shape = tuple(state[name].shape)
+        if kind == "running_var":
+            return np.full(shape, 1 - NORM_EPSILON, np.float32)
+        if kind == "bias":
+            return _found(f"{stem[:-2]}.0.weight_bias", weights)
+        return np.full(shape, 1.0 if kind == "weight" else 0.0, np.float32)
+    return _found(name, weights)
+
+
+NORM_EPSILON = 1e-3
+"""What the norms add to a variance."""
+
+
+def _found(name: str, weights: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if name not in weights:
+        raise ModelError(f"{name} is not in this model: it is of another version, and cannot be continued")
+    return weights[name]
+
+
+def _read_weights(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Tensors of an exported file by the network's names; those that are stored in 16 bits too."""
+    import onnx
+    from onnx import numpy_helper
+
+    found = {}
+    for tensor in onnx.load(path).graph.initializer:
+        name = tensor.name.removeprefix(PREFIX).removesuffix("_half")
+        found[name] = numpy_helper.to_array(tensor)
+    return found
