@@ -27,6 +27,7 @@ from handlens.challenges.lesions.duplicates import join_copies
 from handlens.challenges.lesions.logistic import fit_head
 from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
+from handlens.challenges.lesions.sampling import draw_weights
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.start import Start
 from handlens.challenges.lesions.subgroups import tables
@@ -138,7 +139,7 @@ def make_task(
         default=start.decision if start else LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
         card=(*CARD, "", f"Trained on {words}; {counted(joined, 'pair')} of near-duplicates merged into one."),
-        weights=lesions.draws(),
+        weights=draw_weights(lesions.codes, pooled, fields.sampling_power),
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
         finish=lesions.finish,
@@ -193,21 +194,6 @@ class Lesions:
         if self.start is not None:
             self.start.put_into(network)
         return network
-
-    def draws(self) -> tuple[float, ...]:
-        """How often each photograph is drawn: sources by their weights, classes as often as in the first source alone.
-
-        So a class that only one source has is not drawn less for the others, and class offsets keep their meaning.
-        """
-        own = _draws(self.codes, np.array(self.pooled.source_of), self.fields.sampling_power)
-        drawn = np.array(self.pooled.draws(own.tolist()))
-        first = np.array(self.pooled.source_of) == 0
-        count = len(self.taxonomy.classes)
-        wanted = np.bincount(self.codes[first], own[first], minlength=count)
-        found = np.bincount(self.codes, drawn, minlength=count)
-        known = (wanted > 0) & (found > 0)
-        factor = np.where(known, wanted / np.where(found > 0, found, 1) * found[known].sum() / wanted[known].sum(), 1.0)
-        return tuple((drawn * factor[self.codes]).tolist())
 
     def score(self, answers: Mapping[str, Probabilities]) -> Score:
         """The exact score of those that were answered."""
@@ -396,13 +382,3 @@ class Lesions:
         for index in np.random.default_rng(0).permutation(np.array(members))[:SAMPLES]:
             image = resized_input(self.pictures[index], top=1.0)
             yield {"image": image[None], "demographics": self.people[index][None]}
-
-
-def _draws(codes: npt.NDArray[np.int64], source_of: npt.NDArray[np.int64], balance: float) -> npt.NDArray[np.float64]:
-    """How often each example is drawn within its source, compared with one of the commonest class there."""
-    often = np.ones(len(codes))
-    for source in np.unique(source_of):
-        own = source_of == source
-        counts = np.bincount(codes[own])
-        often[own] = (counts.max() / counts[codes[own]]) ** balance
-    return often
