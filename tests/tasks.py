@@ -9,7 +9,7 @@ from pathlib import Path
 
 from handlens.errors import DataError, HandlensError, ModelError, Problem, SubmissionError
 from handlens.masks.rle import EMPTY
-from handlens.types import ALONE, Prediction
+from handlens.types import ALONE, Effort, Prediction
 
 LONG = 600.0
 """Seconds that a long item takes: nobody may wait for it."""
@@ -127,3 +127,7 @@ class Staged:
 
     def __call__(self, value, /):
         return self.predict(value).answer
+
+
+def two_efforts(predictor):
+    return [Effort("half", 0.5, predictor), Effort("whole", 1.0, predictor)]

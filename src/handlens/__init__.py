@@ -166,6 +166,7 @@ def solve(
     keep_going: bool = False,
     overwrite: bool = False,
     workers: int | None = 1,
+    deadline: float | str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Solved:
@@ -173,6 +174,7 @@ def solve(
 
     `model` is the folder of a `train`. With more than one of `workers`, or None for one on each core, call it under
     `if __name__ == "__main__":`, because the other processes import your script. In a notebook a progress bar shows.
+    `deadline`, in seconds or as `3h50m`, is when it is done, counted from the call: see `handlens solve --help`.
 
     >>> import handlens, pathlib, tempfile
     >>> folder = handlens.sample("cells", pathlib.Path(tempfile.mkdtemp()) / "slides", seed=1, cases=2, size=96)
@@ -183,6 +185,7 @@ def solve(
     from handlens import pipeline
 
     chosen = challenge(name)
+    seconds = pipeline.read_duration(deadline) if isinstance(deadline, str) else deadline
     with _progress(name, progress) as shown:
         return pipeline.solve(
             chosen,
@@ -196,6 +199,7 @@ def solve(
             keep_going=keep_going,
             overwrite=overwrite,
             workers=workers,
+            deadline=None if seconds is None else pipeline.Deadline(seconds),
             progress=shown,
         )
 

@@ -204,13 +204,8 @@ class ModelFolder(Protocol):
     def trained_on(self) -> frozenset[str]: ...
 
 
-class Predictor(Protocol[InputT, AnswerT]):
-    """Turns a decoded case into an answer: preprocessing, network or detector, decision.
-
-    The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
-    Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
-    folder's own labels must not answer a training case with what it learned from that case's group.
-    """
+class CasePredictor(Protocol[InputT, AnswerT]):
+    """The half of a predictor that is about cases: decode, then predict."""
 
     @property
     def model(self) -> ModelFolder | None:
@@ -221,8 +216,35 @@ class Predictor(Protocol[InputT, AnswerT]):
 
     def predict(self, decoded: InputT, work: Work = ..., /) -> Prediction[AnswerT]: ...
 
+
+class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
+    """Turns a decoded case into an answer: preprocessing, network or detector, decision.
+
+    The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
+    Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
+    folder's own labels must not answer a training case with what it learned from that case's group.
+    """
+
     def __call__(self, value: Any, /, **facts: Any) -> Any:
         """The result for an array, a PIL image or a path, as a notebook wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort(Generic[AnswerT]):
+    """A way to answer that costs so much: the predictor with all turns and tiers, or with fewer of them.
+
+    `name` is what a user reads, such as `2 turns`. `cost` is its time as a share of the full effort's, by measurement;
+    a run with a deadline corrects it as it goes.
+    """
+
+    name: str
+    cost: float
+    predictor: CasePredictor[Any, AnswerT]
+
+
+def full_effort(predictor: CasePredictor[Any, AnswerT], /) -> Sequence[Effort[AnswerT]]:
+    """The efforts of a predictor that has one alone."""
+    return (Effort("full effort", 1.0, predictor),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +341,16 @@ class MaskFormat(Generic[AnswerT, SettingsT]):
     several: bool = False
 
 
+def no_artefacts(_settings: Any, /) -> Sequence[Artefact[Any]]:
+    """Nothing beside the submission."""
+    return ()
+
+
+def no_summary(_out: Path, _answers: Mapping[str, Any], _settings: Any, /) -> Sequence[str]:
+    """No files about all answers together, and no notes."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     """A challenge is a value: names, sentences and plain functions.
@@ -337,6 +369,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts    files that `solve` writes for every case under these settings
     summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
+    efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
@@ -363,9 +396,10 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     load: Callable[[Context[LabelT, SettingsT]], Predictor[Any, AnswerT]]
     settings_type: type[SettingsT] = Settings  # type: ignore[assignment]
     baseline: Callable[[Context[LabelT, SettingsT]], Predictor[Any, AnswerT]] | None = None
-    artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = lambda _settings: ()
-    summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = lambda _out, _answers, _settings: ()
+    artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = no_artefacts
+    summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = no_summary
     parallel: bool = False
+    efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None

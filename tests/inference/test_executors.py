@@ -12,7 +12,7 @@ import pytest
 import tasks
 
 from handlens.errors import DataError, HandlensError, ModelError, SubmissionError
-from handlens.inference.executors import THREADS, _held_interrupt, map_in_processes, usable_cores
+from handlens.inference.executors import THREADS, held_interrupt, map_in_processes, usable_cores
 
 
 def run(make, items, workers):
@@ -74,7 +74,7 @@ def test_ctrl_c_waits_until_the_processes_are_started():
     reached = []
 
     def start():
-        with _held_interrupt():
+        with held_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
             reached.append("the end")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +12,39 @@ import click
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
 from handlens.cli.score import PART
-from handlens.errors import counted
+from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
 
 PATH = click.Path(path_type=Path)
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from handlens import pipeline
+
+        if isinstance(value, float):
+            return value
+        try:
+            return pipeline.read_duration(value)
+        except HandlensError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Duration()
+
+
+def _process_age() -> float:
+    """Seconds since this process was started; 0 where the system does not tell."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return 0.0
+    return max(0.0, age)
 
 
 def _solve(challenge: AnyChallenge) -> click.Command:
@@ -31,6 +60,12 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         help="Of the submission.",
     )
     @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
+    @click.option(
+        "--deadline",
+        type=DURATION,
+        metavar="DURATION",
+        help="Be done after so long, such as 3h50m or 90s, with as good answers as that allows; implies --keep-going.",
+    )
     @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
     @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
     @click.option(
@@ -56,6 +91,9 @@ def _solve(challenge: AnyChallenge) -> click.Command:
 
         names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers")
         how = {name: rest.pop(name) for name in names}
+        seconds = rest.pop("deadline")
+        if seconds is not None:
+            how["deadline"] = pipeline.Deadline(seconds, pipeline.stopwatch(_process_age()))
         settings = challenge.settings(**rest)
         details(f"settings: {settings}")
         with progress_bar(challenge.name) as progress, resumable():
@@ -66,8 +104,10 @@ def _solve(challenge: AnyChallenge) -> click.Command:
             print_json(pipeline.solved_json(challenge, solved))
             return
         click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
-        if solved.score is None:
+        if solved.score is None and solved.spent is None:
             click.echo("no score: the data folder has no labels for these cases")
+        elif solved.score is None:
+            click.echo("no score: no labels for these cases, or no time for it")
         else:
             click.echo(f"score {solved.score.value!r} ({challenge.metric}); empty prediction: {solved.empty_score!r}")
 

@@ -23,7 +23,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV
 
 
 @dataclass(frozen=True, slots=True)
-class _Worker:
+class Worker:
     """A process and our end of the pipe to it."""
 
     process: SpawnProcess
@@ -52,17 +52,17 @@ def map_in_processes(
         for index, item in enumerate(items):
             yield index, function(item)
         return
-    payload = _pickled(make)
-    started: list[_Worker] = []
+    payload = pickled(make)
+    started: list[Worker] = []
     try:
-        with _one_thread_each(), _held_interrupt():
-            started.extend(_start(payload) for _ in range(min(workers, len(items))))
+        with threads_each(1), held_interrupt():
+            started.extend(start_worker(payload) for _ in range(min(workers, len(items))))
         yield from _share(items, started, name)
     finally:
-        _end(started)
+        end_workers(started)
 
 
-def _share(items: Sequence[Item], workers: Sequence[_Worker], name: Callable[[Item], str]) -> Iterator[tuple[int, Any]]:
+def _share(items: Sequence[Item], workers: Sequence[Worker], name: Callable[[Item], str]) -> Iterator[tuple[int, Any]]:
     from multiprocessing.connection import wait
 
     processes: dict[Any, SpawnProcess] = {worker.pipe: worker.process for worker in workers}
@@ -77,7 +77,7 @@ def _share(items: Sequence[Item], workers: Sequence[_Worker], name: Callable[[It
             try:
                 done, value = pickle.loads(pipe.recv_bytes())
             except (EOFError, OSError):
-                raise _death(processes[pipe], name(items[index])) from None
+                raise death_of(processes[pipe], name(items[index])) from None
             following = next(waiting, None)
             if following is not None:
                 busy[pipe] = following
@@ -87,7 +87,7 @@ def _share(items: Sequence[Item], workers: Sequence[_Worker], name: Callable[[It
             yield index, value
 
 
-def _pickled(value: object) -> bytes:
+def pickled(value: object) -> bytes:
     try:
         return pickle.dumps(value)
     except Exception as error:  # whatever the value's own code raises
@@ -97,12 +97,12 @@ def _pickled(value: object) -> bytes:
 
 def _send(pipe: Connection[Any, Any], item: object) -> None:
     """Hand over an item; a process that is gone is noticed when its answer is read."""
-    content = _pickled(item)
+    content = pickled(item)
     with suppress(OSError):
         pipe.send_bytes(content)
 
 
-def _death(process: SpawnProcess, name: str) -> HandlensError:
+def death_of(process: SpawnProcess, name: str) -> HandlensError:
     """What became of a process that closed its pipe without an answer."""
     process.join()
     if process.exitcode == -9:
@@ -112,7 +112,7 @@ def _death(process: SpawnProcess, name: str) -> HandlensError:
     return HandlensError(f"{name}: {what}")
 
 
-def _start(payload: bytes) -> _Worker:
+def start_worker(payload: bytes) -> Worker:
     """A new process; never forked: OpenCV's threads do not survive that."""
     import logging
     import multiprocessing
@@ -124,10 +124,10 @@ def _start(payload: bytes) -> _Worker:
         process.start()
     finally:
         theirs.close()  # so that the pipe ends when the process does
-    return _Worker(process, ours)
+    return Worker(process, ours)
 
 
-def _end(workers: Sequence[_Worker]) -> None:
+def end_workers(workers: Sequence[Worker]) -> None:
     """End them at once, whatever they do: an unfinished item leaves nothing."""
     for worker in workers:
         worker.process.kill()
@@ -138,10 +138,10 @@ def _end(workers: Sequence[_Worker]) -> None:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes started meanwhile use one thread: together they have a core each."""
+def threads_each(count: int) -> Iterator[None]:
+    """Processes started meanwhile use so many threads."""
     before = {variable: os.environ.get(variable) for variable in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(THREADS, str(count)))
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def _one_thread_each() -> Iterator[None]:
 
 
 @contextmanager
-def _held_interrupt() -> Iterator[None]:
+def held_interrupt() -> Iterator[None]:
     """Ctrl-C waits until the end; processes started meanwhile never hear it: we end them ourselves."""
     import signal
     import threading

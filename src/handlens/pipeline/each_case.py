@@ -18,6 +18,7 @@ from handlens.types import (
     AnyChallenge,
     Artefact,
     Case,
+    CasePredictor,
     Challenge,
     Prediction,
     Predictor,
@@ -50,7 +51,7 @@ class _Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class Answered:
     """What comes back from a process for a case that could be read."""
 
     answer: Any
@@ -58,17 +59,17 @@ class _Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class _CaseWorker:
+class CaseWorker:
     """What a process does with a case: decode, predict, write the artefacts; the answer goes back."""
 
-    predictor: Predictor[Any, Any]
+    predictor: CasePredictor[Any, Any]
     artefacts: tuple[Artefact[Any], ...]
     out: Path
     checkpoints: Callable[[str], ArrayFolder]
     keep_going: bool
     tell: Callable[..., None] | None = None
 
-    def __call__(self, case: Case) -> _Answered | _Unread:
+    def __call__(self, case: Case) -> Answered | _Unread:
         try:
             return self._predict(case)
         except HandlensError as error:
@@ -76,7 +77,7 @@ class _CaseWorker:
                 raise
             return _Unread(str(error))
 
-    def _predict(self, case: Case) -> _Answered:
+    def _predict(self, case: Case) -> Answered:
         keep = frozenset().union(*(artefact.keep for artefact in self.artefacts))
         kept = self.checkpoints(case.id)
         progress = partial(self.tell, case.id) if self.tell else no_progress
@@ -85,7 +86,7 @@ class _CaseWorker:
             for artefact in self.artefacts:
                 if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
                     artefact.write(self.out, case, decoded, prediction)
-        return _Answered(prediction.answer, prediction.warnings)
+        return Answered(prediction.answer, prediction.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def predict_all(
     known = len(cases) - len(waiting)
     tell.cases(known)
     count = count_workers(challenge, workers, len(waiting))
-    alone = _CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, tell.part_of_a_case)
+    alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, tell.part_of_a_case)
     work = alone if count <= 1 else replace(alone, tell=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}
     if waiting:
@@ -140,7 +141,7 @@ def predict_all(
     return Predicted({**journal.done, **empty}, notes, warned)
 
 
-def _given(work: _CaseWorker) -> _CaseWorker:
+def _given(work: CaseWorker) -> CaseWorker:
     """The predictor was loaded once, for all processes."""
     return work
 

@@ -14,6 +14,7 @@ from handlens.errors import DataError, HandlensError, ModelError, counted
 from handlens.inference.model import digest
 from handlens.io.files import write_text
 from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
+from handlens.pipeline.deadline import Deadline, Spent, answer_by_deadline
 from handlens.pipeline.each_case import ProgressCounter, predict_all
 from handlens.pipeline.folders import find_part, find_truth
 from handlens.pipeline.runs import challenge_of_model, package_version
@@ -27,6 +28,7 @@ from handlens.types import (
     Challenge,
     Context,
     LabelT,
+    ModelFolder,
     Part,
     Predictor,
     Progress,
@@ -55,6 +57,8 @@ class Solved:
     seconds: float
     notes: tuple[str, ...] = ()
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spent: Spent | None = None
+    """How the time was spent, where there was a deadline."""
 
     def __repr__(self) -> str:
         value = f"score {self.score.value:.6f}" if self.score else "no truth, so no score"
@@ -102,6 +106,7 @@ def solve(
     keep_going: bool = False,
     overwrite: bool = False,
     workers: int | None = 1,
+    deadline: Deadline | None = None,
     progress: Progress = no_progress,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
@@ -110,46 +115,74 @@ def solve(
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
     number of `workers`; None is one for each core where the challenge is `parallel`. An output folder of another run
     is refused unless `overwrite` is said.
+
+    With a `deadline` a complete submission with safe answers is there at once and becomes better until the time is
+    over; what was given up is told in the notes. Failing cases do not end it.
     """
     started = time.perf_counter()
     refuse_format(form)
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
-    training = partial(_training_truth, challenge, folder, settings)
-    if predictor is None:
-        predictor = load(challenge, settings=settings, model=model, solver=solver, training=training)
+    keep_going = keep_going or deadline is not None
+    training = partial(_training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
+    load_here = partial(load, challenge, settings=settings, model=model, solver=solver, training=training)
+    if deadline is None and predictor is None:
+        predictor = load_here()
     about: dict[str, Any] = {"command": "solve", "challenge": challenge.name, "part": part, "solver": solver}
     about |= {
         "settings": _settings_for_solve(settings),
         "handlens": package_version(),
         "model": str(model) if model else None,
     }
-    weights = model or (predictor.model.folder if predictor.model else None)
+    weights = model or (predictor.model.folder if predictor and predictor.model else None)
     used = [fingerprint_of([], weights, without=out)] if weights else []
-    words = [json.dumps(about, default=str), type(predictor).__qualname__, *used]
+    kind = type(predictor).__qualname__ if predictor else "by deadline"  # loaded later, by other processes
+    words = [json.dumps(about, default=str), kind, *used]
     key = fingerprint_of(words, folder, without=out)
     _refuse_foreign(out, overwrite)
+    submission, spent = out / f"submission.{form}", None
     with open_store(out, key, about, overwrite=overwrite) as store:
-        writers = tuple(challenge.artefacts(settings))
         counter = ProgressCounter(progress, len(cases))
-        predicted = predict_all(
-            challenge, cases, predictor, settings, store, writers, keep_going=keep_going, workers=workers, tell=counter
-        )
+        if deadline is not None:
+            given = partial(_given, predictor) if predictor else partial(_load_with_threads, load_here)
+            predicted, spent = answer_by_deadline(
+                challenge, cases, given, settings, store, submission, deadline, workers=workers, tell=counter
+            )
+            weights_of = spent.model
+        else:
+            assert predictor is not None
+            predict_here = partial(predict_all, challenge, cases, predictor, settings, store)
+            writers = tuple(challenge.artefacts(settings))
+            predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter)
+            weights_of = predictor.model
         rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
-        submission = out / f"submission.{form}"
         codec = challenge.codec(settings)
         write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
         answers = require_submission(submission, codec, cases)
-        truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
+        truth = None
+        if deadline is not None and deadline.is_near:
+            notes.append(f"no time for a score: handlens score {challenge.name} {submission} --truth {folder}")
+        else:
+            truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
         result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
-        notes += _model_notes(predictor, cases if result else ())
-        notes += challenge.summarise(out, answers, settings)
+        notes += _model_notes(weights_of, cases if result else ())
+        if deadline is None or not deadline.is_near:
+            notes += challenge.summarise(out, answers, settings)
         seconds = time.perf_counter() - started
-        solved = Solved(submission, len(cases), result, empty_score, seconds, tuple(notes), predicted.warnings)
+        told = (tuple(notes), predicted.warnings, spent)
+        solved = Solved(submission, len(cases), result, empty_score, seconds, *told)
         write_text(out / "score.json", json.dumps({**_score_page(challenge, solved), **about}, indent=1) + "\n")
         (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
         store.finish()
     return solved
+
+
+def _given(predictor: Predictor[Any, AnswerT], _threads: int) -> Predictor[Any, AnswerT]:
+    return predictor
+
+
+def _load_with_threads(load_here: Callable[..., Predictor[Any, AnswerT]], threads: int) -> Predictor[Any, AnswerT]:
+    return load_here(threads=threads)
 
 
 def warning_notes(warnings: Mapping[str, Sequence[str]], cases: int) -> list[str]:
@@ -211,7 +244,8 @@ def _score_page(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     page["notes"] += solved.notes
     page["warnings"] = {case: list(sentences) for case, sentences in solved.warnings.items()}
     page |= {"valid": True, "submission": solved.submission.name, "count": solved.cases}
-    return page | {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
+    page |= {"empty_score": solved.empty_score, "seconds": round(solved.seconds, 3)}
+    return page | ({"deadline": solved.spent.as_json(solved.seconds)} if solved.spent else {})
 
 
 def solved_json(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
@@ -221,9 +255,8 @@ def solved_json(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     return page | {"submission": str(solved.submission)}
 
 
-def _model_notes(predictor: Predictor[Any, Any], cases: Sequence[Case]) -> list[str]:
+def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
     """What a person should know about the model behind the answers: its licence, and whether it knows the cases."""
-    model = predictor.model
     if model is None:
         return []
     notes = []
@@ -238,10 +271,13 @@ def _model_notes(predictor: Predictor[Any, Any], cases: Sequence[Case]) -> list[
 
 
 def _training_truth(
-    challenge: Challenge[Any, LabelT, SettingsT], folder: Path, settings: SettingsT
+    open_truth: Callable[[Path, SettingsT], Truth[LabelT]],
+    read_cases: Callable[[Path, Part], list[Case]],
+    folder: Path,
+    settings: SettingsT,
 ) -> Truth[LabelT] | None:
     """Labelled cases to learn from, where the folder has some."""
-    return challenge.open_truth(folder, settings) if challenge.read_cases(folder, "train") else None
+    return open_truth(folder, settings) if read_cases(folder, "train") else None
 
 
 def _truth_of(

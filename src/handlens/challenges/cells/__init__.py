@@ -25,6 +25,7 @@ CHALLENGE = Challenge(
     settings_type=options.CellsSettings,
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
+    efforts=lazy(f"{__name__}.predictor:efforts"),
     summarise=lazy(f"{__name__}.predictor:summarise"),
     training_fields=(options.CellsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from handlens.challenges.cells.instances import INSTANCES, write_instances
 from handlens.challenges.cells.options import SHIPPED, CellsSettings
 from handlens.challenges.cells.result import CellsResult
 from handlens.challenges.cells.score import ORDER
+from handlens.errors import counted
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Segmenter, open_segmenter
 from handlens.inference.tiling import Tiling
@@ -26,10 +27,13 @@ from handlens.inference.tiling import predict as predict_tiles
 from handlens.inference.values import as_rgb
 from handlens.io.row_reader import RowReader, in_memory, opened
 from handlens.masks.rle import Rle, encode
-from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
 PROBABILITY = "probability"
 """Artefact: the probability of every pixel in 255 steps, (H, W) uint8, as it was compared with the threshold."""
+
+SPARSE_OVERLAP, SPARSE_COST = 64, 0.8
+"""Pixels that tiles share at the lowest effort, and its cost: of the tiles' area on 4000 x 4000 pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,19 @@ def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
     decision = model.decision(CellsDecision)
     turns = context.settings.turns or decision.turns
     return CellsPredictor(open_segmenter(model.file, threads=context.threads), decision, turns, model)
+
+
+def efforts(predictor: CellsPredictor | OtsuPredictor) -> list[Effort[Rle]]:
+    """Fewer orientations, and at last tiles that share less; time goes with their number, as measured."""
+    if isinstance(predictor, OtsuPredictor):
+        return list(full_effort(predictor))
+    full, fewer = predictor.turns, [turns for turns in (1, 2, 4) if turns < predictor.turns]
+    sparse = replace(predictor, turns=1, tiling=Tiling(overlap=SPARSE_OVERLAP))
+    return [
+        Effort("1 turn, sparse tiles", SPARSE_COST / full, sparse),
+        *(Effort(counted(turns, "turn"), turns / full, replace(predictor, turns=turns)) for turns in fewer),
+        Effort(counted(full, "turn"), 1.0, predictor),
+    ]
 
 
 def load_baseline(_context: Context[Rle, CellsSettings]) -> OtsuPredictor:

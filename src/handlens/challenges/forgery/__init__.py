@@ -24,6 +24,7 @@ CHALLENGE = Challenge(
     load=lazy(f"{__name__}.predictor:load"),
     settings_type=options.ForgerySettings,
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
+    efforts=lazy(f"{__name__}.predictor:efforts"),
     parallel=True,
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks, several=True),

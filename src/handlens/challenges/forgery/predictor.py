@@ -22,11 +22,18 @@ from handlens.io.files import write_text
 from handlens.io.images import read_image
 from handlens.io.png import write_bands
 from handlens.masks.rle import encode
-from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work
 
 KINDS = ("overlay", "table")
 FINDINGS = "findings"
 """Artefact: everything the detector found, `detect.findings.Findings`."""
+
+CHEAPER: tuple[tuple[str, float, dict[str, Any]], ...] = (
+    ("without objects", 0.6, {"objects": None}),
+    ("without objects and shifts", 0.4, {"shifts": None}),
+    ("panels and keypoints", 0.3, {"blots": None}),
+)
+"""Efforts below the full one: what each leaves out besides, and its cost. Measured on 12 figures of 1000 pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,15 @@ def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
     if context.model is not None:
         detector = replace(detector, decision=read_decision(context.model / FILE))
     return ForgeryPredictor(detector.ready(), context.settings.seconds)
+
+
+def efforts(predictor: ForgeryPredictor) -> list[Effort[Instances]]:
+    """Fewer tiers, the dearest left out first, and a smaller canvas at last."""
+    detector, known = predictor.detector, [Effort("all tiers", 1.0, predictor)]
+    for name, cost, without in CHEAPER:
+        detector = replace(detector, **without)
+        known.append(Effort(name, cost, replace(predictor, detector=detector)))
+    return known[::-1]
 
 
 def artefacts(settings: ForgerySettings) -> list[Artefact[Instances]]:

@@ -25,6 +25,7 @@ CHALLENGE = Challenge(
     settings_type=options.InkSettings,
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
+    efforts=lazy(f"{__name__}.predictor:efforts"),
     training_fields=(options.InkTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.tiles import STRIDE, Map, Resources, WindowReader
 from handlens.challenges.ink.tiles import predict as predict_tiles
 from handlens.challenges.ink.window import REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface, open_fragment
-from handlens.errors import DataError, ModelError
+from handlens.errors import DataError, ModelError, counted
 from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session, check_probabilities
@@ -31,7 +31,7 @@ from handlens.io.volumes import Stack, open_stack
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
 from handlens.runstore.plan import PLAN
-from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
 MAP, MASK = "map", "mask"
 """Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W)."""
@@ -144,6 +144,18 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     decision = model.decision(InkDecision)
     resources = Resources(context.settings.turns or decision.turns, context.threads or usable_cores())
     return InkPredictor(open_network(model.file, window), window, decision, resources, model)
+
+
+def efforts(predictor: InkPredictor | DepthStatisticsPredictor) -> list[Effort[Rle]]:
+    """Fewer quarter turns; time goes with their number, but for finding the sheet."""
+    if isinstance(predictor, DepthStatisticsPredictor):
+        return list(full_effort(predictor))
+    full = predictor.resources.turns
+    fewer = [replace(predictor, resources=replace(predictor.resources, turns=turns)) for turns in range(1, full)]
+    return [
+        *(Effort(counted(each.resources.turns, "turn"), each.resources.turns / full, each) for each in fewer),
+        Effort(counted(full, "turn"), 1.0, predictor),
+    ]
 
 
 def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredictor:
