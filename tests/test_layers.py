@@ -9,6 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"settings"},
+    {"work"},
     {"types"},
     {"progress"},
     {"masks"},

@@ -1,0 +1,61 @@
+"""How one case is worked on, whatever the challenge: progress, checkpoints, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class Progress(Protocol):
+    """Called with how many are done, of how many, and where there is more to say: stage, loss, metric."""
+
+    def __call__(self, done: int, total: int, words: str = "", /) -> None: ...
+
+
+def no_progress(_done: int, _total: int, _words: str = "", /) -> None:
+    """Progress that nobody is told."""
+
+
+class Checkpoints(Protocol):
+    """Arrays of unfinished work that a killed run finds again; names are letters, digits and dashes."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where scratch files may be put that go with the checkpoints; None where nothing is kept."""
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None: ...
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None: ...
+
+
+class NoCheckpoints:
+    """Keeps nothing."""
+
+    folder = None
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None:  # noqa: ARG002
+        return None
+
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How one case is worked on; nothing of it changes the answer.
+
+    keep         names of the artefacts that the prediction should hold, beside its answer
+    progress     called with the parts of the case that are done, of how many
+    checkpoints  where finished parts of a large case are kept until its answer is there
+    """
+
+    keep: frozenset[str] = frozenset()
+    progress: Progress = no_progress
+    checkpoints: Checkpoints = field(default_factory=NoCheckpoints)
+
+
+ALONE = Work()
+"""Without artefacts, progress and checkpoints."""
