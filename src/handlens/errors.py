@@ -25,7 +25,7 @@ class Problem:
     id: str = ""
 
     def __str__(self) -> str:
-        places = [self.file, f"line {self.line}" if self.line else "", self.id]
+        places = [printable(self.file), f"line {self.line}" if self.line else "", self.id]
         where = ", ".join(place for place in places if place)
         return f"{where}: {self.what}" if where else self.what
 
@@ -56,6 +56,21 @@ def describe(headline: str, problems: Sequence[Problem], *, shown: int = SHOWN) 
     return "\n".join(lines)
 
 
+def printable(text: str) -> str:
+    """A name as it can be shown: what would move a terminal's cursor, or is no text, as escapes.
+
+    >>> print(printable("red\x1b[31m.png"))
+    red\\x1b[31m.png
+    """
+    return (
+        text
+        if text.isprintable()
+        else "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+        )
+    )
+
+
 def inside(path: Path, folder: Path) -> str:
     """A file's path as a list about the folder names it; whole where it lies elsewhere."""
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
@@ -69,7 +84,7 @@ class DataError(HandlensError):
     """A data folder, image or label file that cannot be used; `file` is the one to look at."""
 
     def __init__(self, what: str, *, file: Path | None = None) -> None:
-        super().__init__(f"{file}: {what}" if file else what)
+        super().__init__(f"{printable(str(file))}: {what}" if file else what)
         self.what = what
         self.file = file
 
@@ -78,6 +93,19 @@ class DataError(HandlensError):
         if self.file is None:
             return Problem(self.what)
         return Problem(self.what, file=inside(self.file, folder))
+
+
+class DiskFullError(HandlensError):
+    """No room for a file; what was finished before is kept."""
+
+    def __init__(self, file: Path, written: int, free: int) -> None:
+        what = f"the disk is full: {written:,} bytes of it were written, {free:,} are free there, more are needed"
+        remedy = "free some space, or name a folder on another disk; the same command resumes"
+        super().__init__(f"{printable(str(file))}: {what}: {remedy}")
+        self.file, self.written, self.free = file, written, free
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.file, self.written, self.free)
 
 
 class SubmissionError(HandlensError):

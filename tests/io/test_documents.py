@@ -1,8 +1,6 @@
 """Files with pages: each page comes out as it went in, and what cannot be read is said."""
 
-import cv2
 import numpy as np
-import pypdfium2
 import pytest
 import tifffile
 from PIL import Image
@@ -15,36 +13,12 @@ def noise(shape, kind=np.uint8, seed=0):
     return np.random.default_rng(seed).integers(0, np.iinfo(kind).max, shape, kind, endpoint=True)
 
 
-def write_pdf(path, *pictures):
-    first, *others = [Image.fromarray(picture) for picture in pictures]
-    first.save(path, save_all=True, append_images=others, resolution=documents.DOTS_PER_INCH, quality=100)
-
-
-def test_a_pdf_page_is_drawn_in_its_size_and_colours(tmp_path):
-    red = np.full((300, 200, 3), (220, 30, 40), np.uint8)
-    blue = np.full((100, 400, 3), (20, 60, 200), np.uint8)
-    write_pdf(tmp_path / "paper.pdf", red, blue)
-    assert documents.count_pages(tmp_path / "paper.pdf") == 2
-    for page, picture in enumerate((red, blue), start=1):
-        drawn = documents.read_page(tmp_path / "paper.pdf", page)
-        assert (drawn.shape, drawn.dtype) == (picture.shape, np.uint8)
-        assert np.abs(drawn[5:-5, 5:-5].astype(int) - picture[5:-5, 5:-5]).max() <= 3
-
-
 def test_a_pdf_is_known_by_its_content(tmp_path):
-    write_pdf(tmp_path / "paper.pdf", np.zeros((50, 50, 3), np.uint8))
+    Image.new("RGB", (50, 50)).save(tmp_path / "paper.pdf")
     (tmp_path / "paper.pdf").rename(tmp_path / "paper.png")
-    assert documents.count_pages(tmp_path / "paper.png") == 1
-
-
-def test_a_poster_is_drawn_coarsely(tmp_path, monkeypatch):
-    document = pypdfium2.PdfDocument.new()
-    document.new_page(4000, 8000)
-    document.save(tmp_path / "poster.pdf")
-    document.close()
-    monkeypatch.setattr(documents, "MAX_PAGE_PIXELS", 500_000)
-    height, width, _ = documents.read_page(tmp_path / "poster.pdf", 1).shape
-    assert (height, width) == (1000, 500)
+    Image.new("RGB", (50, 50)).save(tmp_path / "fake.pdf", format="PNG")
+    assert documents.is_pdf(tmp_path / "paper.png")
+    assert not documents.is_pdf(tmp_path / "fake.pdf")
 
 
 def test_one_picture_has_no_pages(tmp_path):
@@ -76,7 +50,7 @@ def test_black_is_0_on_every_kind_of_tiff_page(tmp_path):
     read = [documents.read_page(tmp_path / "a.tif", page) for page in range(1, 6)]
     assert np.array_equal(read[1], grey)
     assert np.array_equal(read[2], np.dstack([grey] * 3))
-    assert np.array_equal(read[3], np.dstack([grey] * 3))
+    assert np.array_equal(read[3], grey)  # a palette of greys
     assert np.array_equal(read[4], (grey > 127) * 255)
 
 
@@ -87,37 +61,12 @@ def test_pillow_and_we_agree_about_lzw_pages(tmp_path):
         assert np.array_equal(documents.read_page(tmp_path / "a.tif", number), np.asarray(page))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"%PDF-1.4 rubbish", "not a readable PDF: copy it again"),
-        (b"II*\0rubbish!", "not a readable image"),
-    ],
-)
-def test_a_broken_document_is_refused(tmp_path, content, message):
-    (tmp_path / "a").write_bytes(content)
-    with pytest.raises(DataError, match=message):
+def test_a_broken_tiff_and_a_missing_file_are_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"II*\0rubbish!")
+    with pytest.raises(DataError, match="not a readable image"):
         documents.count_pages(tmp_path / "a")
-
-
-def test_a_password_is_asked_to_be_taken_off(tmp_path, monkeypatch):
-    def locked(path):
-        error = pypdfium2.PdfiumError("locked")
-        error.err_code = 4
-        raise error
-
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
-    monkeypatch.setattr(pypdfium2, "PdfDocument", locked)
-    with pytest.raises(DataError, match="has a password: save it without one"):
-        documents.count_pages(tmp_path / "a.pdf")
-
-
-def test_a_missing_page_and_a_missing_file(tmp_path):
-    write_pdf(tmp_path / "a.pdf", np.zeros((20, 20, 3), np.uint8))
-    with pytest.raises(DataError, match="there is no page 2, the pages are 1 to 1"):
-        documents.read_page(tmp_path / "a.pdf", 2)
     with pytest.raises(DataError, match="cannot be read"):
-        documents.count_pages(tmp_path / "none.pdf")
+        documents.is_pdf(tmp_path / "none.pdf")
 
 
 def test_a_truncated_page_is_refused(tmp_path):
@@ -137,14 +86,3 @@ def test_pixels_that_are_no_bytes_are_refused(tmp_path):
         writer.write(np.zeros((8, 8), np.float32))
     with pytest.raises(DataError, match="page 2: float32 pixels"):
         documents.read_page(tmp_path / "a.tif", 2)
-
-
-def test_orientation(tmp_path):
-    picture = Image.fromarray(noise((20, 30, 3)))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    picture.save(tmp_path / "turned.jpg", exif=exif)
-    picture.save(tmp_path / "plain.jpg")
-    (tmp_path / "broken.jpg").write_bytes(b"nothing")
-    assert [documents.read_orientation(tmp_path / f"{name}.jpg") for name in ("turned", "plain", "broken")] == [6, 1, 1]
-    assert documents.read_page(tmp_path / "turned.jpg", None).shape == cv2.imread(str(tmp_path / "plain.jpg")).shape

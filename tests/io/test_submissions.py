@@ -247,10 +247,7 @@ def test_rows_are_parsed_in_batches(tmp_path, monkeypatch):
 def test_what_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        assert (
-            str(submissions.read_submission(path, CODEC, CASES).problems[0])
-            == "not a regular file: write the table to a file first"
-        )
+        assert ", not a regular file: " in str(submissions.read_submission(path, CODEC, CASES).problems[0])
 
 
 @pytest.mark.slow
@@ -259,7 +256,10 @@ def test_time_does_not_grow_with_the_square(tmp_path, count, content):
     cases = [Case(str(number), None, (9, 9)) for number in range(5_000)]
     (tmp_path / "many.csv").write_text("img,pixels\n" + "".join(content.format(number) for number in range(count)))
     started = time.process_time()
-    assert len(submissions.read_submission(tmp_path / "many.csv", CODEC, cases).problems) >= count
+    found = submissions.read_submission(tmp_path / "many.csv", CODEC, cases).problems
+    assert str(found[submissions.MOST_PROBLEMS]) == (
+        f"and {count - submissions.MOST_PROBLEMS - (content[0] == '0'):,} rows more with problems, which are not listed"
+    )
     truth = "img,pixels\n" + "".join(f"{number},\n" for number in range(100_000)) + "99999,\n"
     (tmp_path / "truth.csv").write_text(truth)
     with pytest.raises(DataError, match="img 99999 is duplicated"):

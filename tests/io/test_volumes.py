@@ -125,9 +125,9 @@ def test_opening_65_slices_is_quick_and_reads_no_pixels(tmp_path: Path) -> None:
     write_stack(tmp_path, np.zeros((65, 600, 500), np.uint16), rowsperstrip=1)
     tifffile.TiffFile(tmp_path / "00.tif").close()
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     volumes.open_stack(tmp_path)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
+from handlens.cli import surroundings
 from handlens.cli.output import Verbosity, fail, verbosity_options
 from handlens.errors import HandlensError
+from handlens.io.files import as_full_disk
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
@@ -47,24 +50,39 @@ def main() -> None:
     import logging
 
     logging.disable()  # libraries log what we report ourselves, with the file and what to do
+    surroundings.prepare()
+    status = _run()
+    if not surroundings.flush() and not status:
+        fail("handlens: what was to be printed cannot be written: is the disk full, or the reader gone?")
+        status = 1
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The exit status: 0 done, 1 the input's fault, 2 usage, above 128 stopped."""
     try:
         cli(prog_name="handlens", standalone_mode=False)
+        return 0
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt) as error:
         fail("stopped")
-        sys.exit(130)
+        return surroundings.exit_status(error)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
-    except MemoryError:
-        fail("handlens: not enough memory for this input")
-        sys.exit(1)
-    except (HandlensError, OSError) as error:
+        return 1
+    except Exception as error:
+        if surroundings.is_lack_of_memory(error):
+            fail("handlens: not enough memory for this: use fewer workers, a smaller input, or a larger machine")
+            return 1
+        full = as_full_disk(error, Path(getattr(error, "filename", None) or "what is written"))
+        if not isinstance(error, HandlensError | OSError):
+            raise
         if Verbosity.level > 0:
             import traceback
 
             traceback.print_exc()
-        fail(f"handlens: {error}")
-        sys.exit(1)
+        fail(f"handlens: {full or error}")
+        return 1

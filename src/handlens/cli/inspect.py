@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, with_verbosity
+from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
 
 PATH = click.Path(path_type=Path)
@@ -42,7 +42,7 @@ def inspect(
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
-            click.echo(inspection.table(record))
+            show(inspection.table(record))
     if out:
         message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from handlens.cli.surroundings import exit_status
+from handlens.errors import printable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -69,9 +72,9 @@ def resumable() -> Iterator[None]:
     """Say after Ctrl-C that nothing is lost."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         message("\nstopped; the same command resumes from here")
-        sys.exit(130)
+        sys.exit(exit_status(error))
 
 
 def print_json(page: Any) -> None:
@@ -100,18 +103,28 @@ def shown(value: float | str) -> str:
 def message(text: str) -> None:
     """Something for a person that is not data; not where quiet was asked for."""
     if Verbosity.level >= 0:
-        click.echo(text, err=True)
+        click.echo(_harmless(text), err=True)
 
 
 def details(text: str) -> None:
     """Something that only `-v` shows."""
     if Verbosity.level > 0:
-        click.echo(text, err=True)
+        click.echo(_harmless(text), err=True)
 
 
 def fail(text: str) -> None:
     """An error; always shown."""
-    click.echo(text, err=True)
+    click.echo(_harmless(text), err=True)
+
+
+def show(text: str) -> None:
+    """Text for people on stdout, with names of files in it."""
+    click.echo(_harmless(text))
+
+
+def _harmless(text: str) -> str:
+    """Without what would move the cursor: names of files may hold anything."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def print_table(table: Table, *, whole: bool = False) -> None:

@@ -10,6 +10,7 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, fields_help, with_options
 from handlens.cli.output import JSON, message, print_json, progress_bar, shown
+from handlens.cli.surroundings import exit_status
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
@@ -36,10 +37,10 @@ def _run(challenge: AnyChallenge, folder: Path, run: Path, settings: Any, as_jso
     try:
         with progress_bar(challenge.name) as progress:
             numbers = pipeline.train(challenge, folder, run, settings=settings, progress=progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         usable = f"; {run / 'model.onnx'} is what was learned so far" if (run / "model.onnx").exists() else ""
         message(f"\nstopped{usable}; handlens train --resume {run} resumes from here")
-        sys.exit(130)
+        sys.exit(exit_status(error))
     if as_json:
         print_json(dict(numbers))
     else:

@@ -41,11 +41,13 @@ def map_in_processes(
     *,
     workers: int,
     name: Callable[[Item], str] = str,
+    survive: Callable[[Item, HandlensError], Result] | None = None,
 ) -> Generator[tuple[int, Result], None, None]:
     """Index and result of every item, as they come; `make` gives the function, once in each process.
 
     An exception of the function is raised here. A process that ends before its answer raises HandlensError with the
-    `name` of its item. With one worker all is done in this process, in order. Close the generator to stop early.
+    `name` of its item; with `survive` it is given that error and says what the item's result is, and a new process goes
+    on with the rest. With one worker all is done in this process, in order. Close the generator to stop early.
     """
     if workers <= 1:
         function = make()
@@ -54,15 +56,25 @@ def map_in_processes(
         return
     payload = pickled(make)
     started: list[Worker] = []
-    try:
+
+    def start(number: int) -> list[Worker]:
         with threads_each(1), held_interrupt():
-            started.extend(start_worker(payload) for _ in range(min(workers, len(items))))
-        yield from _share(items, started, name)
+            started.extend(start_worker(payload) for _ in range(number))
+        return started[-number:]
+
+    try:
+        yield from _share(items, start(min(workers, len(items))) if items else [], name, survive, start)
     finally:
         end_workers(started)
 
 
-def _share(items: Sequence[Item], workers: Sequence[Worker], name: Callable[[Item], str]) -> Iterator[tuple[int, Any]]:
+def _share(
+    items: Sequence[Item],
+    workers: Sequence[Worker],
+    name: Callable[[Item], str],
+    survive: Callable[[Item, HandlensError], Any] | None,
+    start: Callable[[int], list[Worker]],
+) -> Iterator[tuple[int, Any]]:
     from multiprocessing.connection import wait
 
     processes: dict[Any, SpawnProcess] = {worker.pipe: worker.process for worker in workers}
@@ -77,7 +89,12 @@ def _share(items: Sequence[Item], workers: Sequence[Worker], name: Callable[[Ite
             try:
                 done, value = pickle.loads(pipe.recv_bytes())
             except (EOFError, OSError):
-                raise death_of(processes[pipe], name(items[index])) from None
+                death = death_of(processes[pipe], name(items[index]))
+                if survive is None:
+                    raise death from None
+                done, value = True, survive(items[index], death)
+                (fresh,) = start(1)
+                processes[fresh.pipe], pipe = fresh.process, fresh.pipe
             following = next(waiting, None)
             if following is not None:
                 busy[pipe] = following
@@ -154,7 +171,7 @@ def threads_each(count: int) -> Iterator[None]:
 
 @contextmanager
 def held_interrupt() -> Iterator[None]:
-    """Ctrl-C waits until the end; processes started meanwhile never hear it: we end them ourselves."""
+    """Ctrl-C and SIGTERM wait until the end; processes started meanwhile never hear Ctrl-C: we end them ourselves."""
     import signal
     import threading
 
@@ -163,14 +180,16 @@ def held_interrupt() -> Iterator[None]:
         with _blocked_interrupt():
             yield
         return
-    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, _frame: heard.append(number)) for number in numbers}
     try:
         with _blocked_interrupt():
             yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            signal.raise_signal(signal.SIGINT)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for told in heard:
+            signal.raise_signal(told)
 
 
 @contextmanager

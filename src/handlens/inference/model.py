@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import HandlensError, ModelError
+from handlens.errors import DataError, HandlensError, ModelError
+from handlens.io.gate import is_there, open_file, read_text
 from handlens.runstore.plan import PLAN, Plan, read_plan
 from handlens.settings import SettingsT
 from handlens.types import Case
@@ -42,8 +43,8 @@ class Model:
     def trained_on(self) -> frozenset[str]:
         """Digests of the training cases; empty where they are not recorded."""
         try:
-            return frozenset((self.folder / TRAINED_ON).read_text(encoding="ascii").split())
-        except (OSError, ValueError):
+            return frozenset(read_text(self.folder / TRAINED_ON).split())
+        except DataError:
             return frozenset()
 
     def decision(self, kind: type[SettingsT]) -> SettingsT:
@@ -65,7 +66,7 @@ def open_model(folder: Path, *, challenge: str) -> Model:
 
 def is_model(folder: Path) -> bool:
     """Whether both files are there."""
-    return (folder / MODEL).is_file() and (folder / PLAN).is_file()
+    return is_there(folder / MODEL) and is_there(folder / PLAN)
 
 
 def digest(case: Case) -> str:
@@ -74,9 +75,9 @@ def digest(case: Case) -> str:
     if path.is_dir():
         path = next((file for file in sorted(path.rglob("*")) if file.is_file()), path)
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()[:8]
-    except OSError:
+    except (DataError, OSError):
         return ""
 
 

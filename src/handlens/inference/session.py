@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.errors import ModelError
+from handlens.errors import DataError, ModelError
 from handlens.inference.executors import usable_cores
+from handlens.io.gate import file_size, is_there
 
 _QUIET = 4  # ONNX Runtime writes nothing to stderr: what goes wrong is reported by us
 
@@ -83,8 +84,12 @@ def open_segmenter(path: Path, *, threads: int | None = None) -> Segmenter:
 
 
 def _open(path: Path, threads: int) -> Any:
-    if not path.is_file():
+    if not is_there(path):
         raise ModelError(f"{path.parent}: no {path.name} in it: name a folder that `handlens train` wrote")
+    try:
+        file_size(path)
+    except DataError as error:
+        raise ModelError(str(error)) from None
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it would send events to its makers
     import onnxruntime
 

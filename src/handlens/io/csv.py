@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import Problem
+from handlens.errors import DataError, Problem
 from handlens.io.extras import need
+from handlens.io.gate import open_file, read_bytes
 
 MAX_FILE_BYTES = 2**30
 """Largest table that is read: 5,000 rows of the densest real masks are half of it."""
@@ -26,6 +27,8 @@ MAX_FIELDS = 1_000
 
 MAX_ROWS = 1_000_000
 """Most rows that are read: a hundred times the largest of the four test sets."""
+
+_PARQUET_ROWS = 1024  # that are unpacked at a time
 
 _BLANK = re.compile(rb"[\r\n]+")
 
@@ -78,15 +81,12 @@ def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
     With several `delimiters` the one that the header uses more often is taken. TableError where the file is no table.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise TableError("not a regular file: write the table to a file first")
-        with path.open("rb") as stream:
-            start = stream.read(4)
-    except OSError as error:
-        raise TableError(f"cannot be read ({error.strerror})") from None
-    if status.st_size > MAX_FILE_BYTES:
-        raise TableError(f"{status.st_size:,} bytes; the most is {MAX_FILE_BYTES:,}")
+        with open_file(path) as stream:
+            start, size = stream.read(4), os.fstat(stream.fileno()).st_size
+    except DataError as error:
+        raise TableError(error.what) from None
+    if size > MAX_FILE_BYTES:
+        raise TableError(f"{size:,} bytes; the most is {MAX_FILE_BYTES:,}")
     for magic, what in _NOT_CSV.items():
         if start.startswith(magic):
             raise TableError(f"this is {what}")
@@ -98,7 +98,10 @@ def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
 
 
 def _csv_rows(path: Path, delimiters: str) -> Iterator[Row]:
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        data = read_bytes(path, most=MAX_FILE_BYTES).removeprefix(b"\xef\xbb\xbf")
+    except DataError as error:
+        raise TableError(error.what) from None
     first = data[: data.find(b"\n")]
     delimiter = max(delimiters, key=lambda mark: first.count(mark.encode()))
     for number, (line, fields) in enumerate(split_records(data, delimiter.encode())):
@@ -168,34 +171,66 @@ def _read_quoted(data: bytes, position: int, line: int) -> tuple[bytes, int]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
+    """The rows of a Parquet file. What its footer says of sizes may be false: what really comes out is counted.
+
+    Texts are read as dictionaries, so that one of megabytes that stands in every row is in memory once.
+    """
     pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     try:
-        with pq.ParquetFile(path) as file:
-            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-            if size > MAX_FILE_BYTES or file.metadata.num_rows > MAX_ROWS:
-                raise TableError(f"{file.metadata.num_rows:,} rows, {size:,} bytes unpacked; too large to be read")
-            _refuse_odd_columns(file.schema_arrow)
-            yield Row(0, 0, tuple(file.schema_arrow.names))
-            number = 0
-            few = min(1024, max(1, BATCH_BYTES // max(size, 1)))  # a dictionary expands to `size` in every row
-            unpacked = 0
-            for batch in file.iter_batches(batch_size=few):
-                unpacked += batch.nbytes
-                if unpacked > MAX_FILE_BYTES:
-                    raise TableError(f"more than {MAX_FILE_BYTES:,} bytes unpacked; too large to be read")
-                for cells in zip(*(map(_as_text, column.to_pylist()) for column in batch.columns), strict=True):
-                    number += 1
-                    yield Row(0, number, cells)
+        with open_file(path) as stream, pq.ParquetFile(stream) as first:
+            schema, metadata = first.schema_arrow, first.metadata
+            if metadata.num_rows > MAX_ROWS or metadata.num_row_groups > MAX_ROWS:
+                raise TableError(f"{metadata.num_rows:,} rows in {metadata.num_row_groups:,} groups; too many")
+            texts = _refuse_odd_columns(schema)
+            yield Row(0, 0, tuple(schema.names))
+            with pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts) as file:
+                yield from _counted_rows(file)
+    except DataError as error:
+        raise TableError(error.what) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TableError(f"broken Parquet file ({str(error).splitlines()[0]})") from None
 
 
-def _refuse_odd_columns(schema: Any) -> None:
-    """Text and numbers are read; dates, lists and the rest have no text of their own."""
+def _counted_rows(file: Any) -> Iterator[Row]:
+    number = unpacked = 0
+    for group in range(file.metadata.num_row_groups):
+        _refuse_large_pages(file, group)
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS, row_groups=[group]):
+            for cells in zip(*map(_column_texts, batch.columns), strict=True):
+                number += 1
+                unpacked += sum(len(cell) for cell in cells if cell)
+                if unpacked > MAX_FILE_BYTES:
+                    raise TableError(f"more than {MAX_FILE_BYTES:,} bytes unpacked; too large to be read")
+                yield Row(0, number, cells)
+
+
+def _refuse_large_pages(file: Any, group: int) -> None:
+    """Unpack the first page of each column by itself: together they may not take more than a table may."""
+    memory = need("pyarrow", "a Parquet file").total_allocated_bytes
+    before, most = memory(), 0
+    for column in file.schema_arrow.names:
+        for _ in file.iter_batches(batch_size=1, row_groups=[group], columns=[column]):
+            most += memory() - before
+            break
+        if most > MAX_FILE_BYTES:
+            raise TableError(f"its columns unpack to more than {MAX_FILE_BYTES:,} bytes; too large to be read")
+
+
+def _column_texts(column: Any) -> list[str | None]:
+    """A column's cells as text; equal texts of a dictionary are one object."""
+    if not hasattr(column, "dictionary"):
+        return [_as_text(value) for value in column.to_pylist()]
+    texts = [_as_text(value) for value in column.dictionary.to_pylist()]
+    return [None if index is None else texts[index] for index in column.indices.to_pylist()]
+
+
+def _refuse_odd_columns(schema: Any) -> list[str]:
+    """Text and numbers are read; dates, lists and the rest have no text of their own. Gives the columns of text."""
     kinds = need("pyarrow.types", "a Parquet file")
 
     if len(schema) > MAX_FIELDS:
         raise TableError(f"more than {MAX_FIELDS:,} columns")
+    texts = []
     for column in schema:
         kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
         readable = (
@@ -203,6 +238,9 @@ def _refuse_odd_columns(schema: Any) -> None:
         )
         if not (readable or kinds.is_integer(kind) or kinds.is_floating(kind)):
             raise TableError(f"column {column.name[:40]!a} is of type {column.type}; expected text or numbers")
+        if readable and not kinds.is_null(kind):
+            texts.append(column.name)
+    return texts
 
 
 def _as_text(value: object) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from handlens.errors import DataError
+from handlens.io.gate import open_file
 
 LOOKED_AT = 1024
 """Bytes from the start of a file that are enough to tell."""
@@ -76,11 +77,9 @@ def named_like(ending: str) -> Format | None:
 def of_file(path: Path) -> Format | None:
     """The kind of a regular file by its first bytes; None where it is another, or cannot be read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for ever
-            return None
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return recognise(stream.read(LOOKED_AT))
-    except OSError:
+    except (DataError, OSError):
         return None
 
 

@@ -6,16 +6,19 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
-from handlens.io import tiff, tiff_codecs
+from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
+from handlens.io.damage import lacks_data, refuse_truncated, refuse_wrong_checksum
 from handlens.io.formats import of_file, why_unread
+from handlens.io.gate import file_size, open_file
+from handlens.io.orientation import UPRIGHT, of_exif, shown_shape, turn
 from handlens.types import Case, Shape
 
 Array = npt.NDArray[Any]
@@ -39,18 +42,20 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
 _FORMATS = ("PNG", "JPEG", "TIFF")  # Pillow knows dozens more; one of them (EPS) starts another program
 _PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type to samples a pixel
-_EXPANDED = ("1", "P", "PA", "LA", "CMYK")  # modes that OpenCV turns into colours
-_ORIENTATION = 274  # how a viewer turns a TIFF
-_JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
+_EXPANDED = ("1", "P", "PA", "LA")  # modes that OpenCV turns into colours
+_SHOWN_AS = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB", "YCCK": "RGB"}
+_RARE_OF_TIFF = ("RGB", "YCbCr")  # modes in which Pillow reads colours that `tiff_pixels` does not know
+_ANY = 1 << 62  # bytes: `_refuse_bomb` has looked at the size
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first bytes of a picture say: (height, width), Pillow's mode, format."""
+    """What the first bytes of a picture say: (height, width) as shown, Pillow's mode, format, and how it is turned."""
 
     shape: Shape
     mode: str
     format: str
+    orientation: int = UPRIGHT
 
 
 def read_header(path: Path, *, channels: bool = True) -> Header:
@@ -64,22 +69,26 @@ def read_header(path: Path, *, channels: bool = True) -> Header:
         with _opened(path) as picture:
             kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
             header = Header((picture.height, picture.width), picture.mode, kind or "")
+            turned = of_exif(picture.info.get("exif", b"")) if kind == "JPEG" else UPRIGHT
+    except DataError:
+        raise
     except Exception as error:  # Pillow's plug-ins raise all kinds on damaged headers
-        rare = _read_rare_header(path)
+        rare, turned = _read_rare_header(path), UPRIGHT
         if rare is None:
             raise _not_a_picture(path, error) from None
         header = rare
     _refuse_bomb(path, header, size)
     if header.format != "TIFF":
-        _refuse_truncated(path, header.format, size)
-        return header
+        turned = max(turned, refuse_truncated(path, header.format, size))
+        return replace(header, shape=shown_shape(header.shape, turned), orientation=turned)
     with tiff.opened(path) as first:
         if first.shape not in (header.shape, header.shape[::-1]):  # Pillow gives the sides as a viewer turns them
             what = f"readers take it for {shown(header.shape)} and {shown(first.shape)}: save it again"
             raise DataError(what, file=path)
         first.refuse_damaged()
         coloured = channels and tiff.channels_of(first) is not None
-    return Header(header.shape, "RGB", "TIFF") if coloured else header
+        turned = tiff_pixels.orientation_of(first)
+        return Header(shown_shape(first.shape, turned), "RGB" if coloured else header.mode, "TIFF", turned)
 
 
 def picture_case(id: str, path: Path) -> Case:
@@ -91,20 +100,12 @@ def picture_case(id: str, path: Path) -> Case:
 
 
 def read_image(path: Path) -> Array:
-    """A picture as (H, W) grey, (H, W, 3) RGB or (H, W, 4) RGBA; uint8 or uint16 as stored."""
-    import cv2
+    """A picture as a viewer shows it: (H, W) grey, (H, W, 3) RGB or (H, W, 4) RGBA; uint8 or uint16 as stored.
 
+    It is turned as its orientation asks. What is done with other kinds of pixels: docs/reference/file-formats.md.
+    """
     header = read_header(path)
-    weighed = header.format == "TIFF" and header.mode == "RGBA"  # OpenCV multiplies such colours with their alpha
-    picture = _read_direct(path) if header.format == "TIFF" else None
-    if picture is not None:
-        return picture
-    if not weighed and header.mode not in _EXPANDED:
-        picture = _decode(path, cv2.IMREAD_UNCHANGED)
-    if picture is None:
-        picture = _read_with_pillow(path, header)
-    elif picture.ndim == 3:
-        picture = cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA if picture.shape[2] == 4 else cv2.COLOR_BGR2RGB)
+    picture = _READERS[header.format](path, header)
     if picture.dtype not in (np.uint8, np.uint16):
         raise DataError(f"{picture.dtype} pixels; expected 8 or 16 bits without sign: convert it", file=path)
     if picture.shape[:2] != header.shape:
@@ -169,16 +170,6 @@ def _as_grey(picture: Array) -> npt.NDArray[np.uint8]:
     return np.asarray(Image.fromarray(np.ascontiguousarray(picture[:, :, :3])).convert("L"))
 
 
-def file_size(path: Path) -> int:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", file=path) from None
-    if not size:
-        raise DataError("the file is empty: copy it again", file=path)
-    return size
-
-
 def _reason(error: Exception, path: Path) -> str:
     """What a library said, without the path, which stands before it."""
     return (
@@ -220,50 +211,9 @@ def _refuse_bomb(path: Path, header: Header, size: int) -> None:
 
 def _png_bits(path: Path) -> int:
     """Bits a pixel, from the header chunk: Pillow's mode hides that grey may have 2 or 4."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         start = stream.read(26)
     return max(1, start[24] * _PNG_SAMPLES.get(start[25], 1))
-
-
-def _refuse_truncated(path: Path, kind: str, size: int) -> None:
-    with path.open("rb", buffering=0) as stream:
-        whole = _has_last_chunk(stream, size) if kind == "PNG" else _has_end_marker(stream, size)
-    if not whole:
-        raise DataError(f"truncated {kind} of {size:,} bytes, its end is missing: copy it again", file=path)
-
-
-def _has_last_chunk(stream: IO[bytes], size: int) -> bool:
-    """Go from chunk to chunk of a PNG: none may reach past the end, for decoders make room for what it claims."""
-    place = 8
-    while place + 12 <= size:
-        stream.seek(place)
-        start = stream.read(8)
-        if not start[4:].isalpha():
-            return False
-        place += 12 + int.from_bytes(start[:4], "big")
-        if start[4:] == b"IEND":
-            return place <= size
-    return False
-
-
-def _has_end_marker(stream: IO[bytes], size: int) -> bool:
-    """A JPEG ends with a marker. Telephones put a film after it, so the whole file is searched where it is not last."""
-    stream.seek(max(0, size - 1024))
-    tail = stream.read()
-    if tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN):  # the end before a scan is a thumbnail's
-        return True
-    stream.seek(0)
-    content = stream.read()
-    return content.find(_JPEG_END, _skip_segments(content)) >= 0
-
-
-def _skip_segments(content: bytes) -> int:
-    """Where the pixels of a JPEG begin: after the segments of its header, one of which may hold a whole thumbnail."""
-    place = 2
-    while content[place : place + 1] == b"\xff" and content[place : place + 2] != _JPEG_SCAN:
-        filler = content[place + 1 : place + 2] == b"\xff"
-        place += 1 if filler else 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    return place
 
 
 def _read_rare_header(path: Path) -> Header | None:
@@ -281,23 +231,55 @@ def _read_rare_header(path: Path) -> Header | None:
         return Header(first.shape, mode, "TIFF") if mode and first.is_direct else None
 
 
-def _read_direct(path: Path) -> Array | None:
-    """A TIFF whose samples are what is shown; None for palettes, alpha, few bits, turned and inverted ones."""
+def _read_png(path: Path, header: Header) -> Array:
+    import cv2
+
+    content = gate.read_bytes(path, most=_ANY)
+    refuse_wrong_checksum(path, content)
+    how = cv2.IMREAD_GRAYSCALE if header.mode in _EXPANDED else cv2.IMREAD_UNCHANGED
+    picture = _decode(content, how)
+    if picture is None:  # Pillow would fill missing rows with black
+        raise DataError("damaged, its pixels cannot be decoded: copy it again", file=path)
+    if header.mode in _EXPANDED:
+        return _turned(_read_with_pillow(path), header)
+    if picture.ndim == 3:
+        picture = cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA if picture.shape[2] == 4 else cv2.COLOR_BGR2RGB)
+    return _turned(picture, header)
+
+
+def _read_jpeg(path: Path, header: Header) -> Array:
+    """Pillow gives the very pixels that OpenCV does, and prints nothing."""
+    picture = _read_with_pillow(path)
+    if lacks_data(gate.read_bytes(path, most=_ANY)):
+        raise DataError("damaged: it ends before its pixels do, the rest is filled up: copy it again", file=path)
+    return _turned(picture, header)
+
+
+def _read_tiff(path: Path, header: Header) -> Array:
+    """By the meaning of its samples; Pillow knows some rarer ones, and turns them itself."""
     with tiff.opened(path) as first:
-        channels = tiff.channels_of(first)
-        turned = first.tags.tags.valueof(_ORIENTATION, default=1) != 1
-        if channels is None and (not first.is_direct or first.samples == 4 or turned):
-            return None
-        pixels = (channels or first).read()
-        return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
+        page = tiff.channels_of(first) or first
+        if page is not first or tiff_pixels.is_known(first) or not tiff_codecs.is_known(first.tags):
+            return tiff_pixels.as_picture(page)
+    if header.mode not in _RARE_OF_TIFF:
+        with tiff.opened(path) as first:
+            tiff_pixels.refuse_meaning(first)
+    return _read_with_pillow(path)
 
 
-def _decode(path: Path, how: int) -> Array | None:
+_READERS = {"PNG": _read_png, "JPEG": _read_jpeg, "TIFF": _read_tiff}
+
+
+def _turned(picture: Array, header: Header) -> Array:
+    return picture if header.orientation == UPRIGHT else turn(picture, header.orientation)
+
+
+def _decode(content: bytes, how: int) -> Array | None:
     """What OpenCV makes of the file; None where it is damaged or of a kind that it does not know."""
     import cv2
 
     try:
-        picture: Array | None = cv2.imdecode(np.fromfile(path, np.uint8), how | cv2.IMREAD_IGNORE_ORIENTATION)
+        picture: Array | None = cv2.imdecode(np.frombuffer(content, np.uint8), how | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error:
         return None
     return picture if picture is None or picture.ndim == 2 or picture.shape[2] in (3, 4) else None
@@ -313,29 +295,22 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path, formats=_FORMATS) as picture:
+            with open_file(path) as stream, Image.open(stream, formats=_FORMATS) as picture:
                 yield picture
     finally:
         Image.MAX_IMAGE_PIXELS = before
 
 
-def _read_with_pillow(path: Path, header: Header) -> Array:
-    import cv2
-
-    if header.format == "PNG" and _decode(path, cv2.IMREAD_GRAYSCALE) is None:  # Pillow fills missing rows with black
-        raise DataError("damaged, its pixels cannot be decoded: copy it again", file=path)
+def _read_with_pillow(path: Path) -> Array:
     try:
         with _opened(path) as picture:
-            mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(picture.mode)
+            mode = _SHOWN_AS.get(picture.mode)
             if picture.mode == "P" and picture.palette and _is_grey(picture.getpalette() or []):
                 mode = "L"
-            if picture.mode == "CMYK":
-                mode = "RGB"
             return np.asarray(picture.convert(mode) if mode else picture)
+    except (DataError, MemoryError):
+        raise
     except Exception as error:
-        if header.format == "TIFF":
-            with tiff.opened(path) as first:
-                tiff_codecs.refuse_unknown(first.tags, path)
         raise DataError(f"damaged, its pixels cannot be decoded ({error}): copy it again", file=path) from None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from handlens.io import tiff
+from handlens.io import orientation, tiff, tiff_pixels
 from handlens.io.images import read_header, read_rgb
 from handlens.types import Shape
 
@@ -38,9 +38,11 @@ def opened(path: Path) -> Iterator[RowReader]:
     if header.format == "TIFF":
         with tiff.opened(path) as first:
             channels = tiff.channels_of(first)
-            if channels or (first.is_direct and first.shape == header.shape and first.grain < TALL_SEGMENT):
-                page = channels or first
-                yield RowReader(header.shape, lambda top, bottom: _as_rgb(page.read(top, bottom)))
+            page = channels or first
+            upright = tiff_pixels.orientation_of(page) == orientation.UPRIGHT
+            direct = first.is_direct and first.grain < TALL_SEGMENT and not tiff_pixels.is_multiplied(first)
+            if upright and (channels or direct):
+                yield RowReader(page.shape, lambda top, bottom: _as_rgb(page.read(top, bottom)))
                 return
     yield in_memory(read_rgb(path))
 

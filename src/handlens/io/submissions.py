@@ -18,6 +18,9 @@ from handlens.types import AnswerT, Case, Codec, Shape, Truth
 
 Format = Literal["csv", "parquet"]
 
+MOST_PROBLEMS = 10_000
+"""Problems of rows that are listed one by one: a file of a million unknown ids is of another contest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Submission(Generic[AnswerT]):
@@ -69,6 +72,7 @@ class _Reader(Generic[AnswerT]):
         self.waiting_size = 0
         self.answers: dict[str, AnswerT] = {}
         self.found: list[tuple[int, Problem]] = []
+        self.unlisted = 0  # problems beyond MOST_PROBLEMS
 
     def add(self, row: Row) -> None:
         """Take one row; its answer is parsed when there are enough of them."""
@@ -79,6 +83,9 @@ class _Reader(Generic[AnswerT]):
         elif id_text is None:
             self.report(row, f"{noun} is missing or neither text nor number")
         elif id_text not in self.known:
+            if len(self.found) >= MOST_PROBLEMS:
+                self.unlisted += 1
+                return
             self.strangers.append(id_text)
             self.report(row, f"{noun} {_short(id_text)} is not one of the {self.cases_shown}")
         elif id_text in self.seen:
@@ -98,7 +105,10 @@ class _Reader(Generic[AnswerT]):
                 self.flush()
 
     def report(self, row: Row, what: str, id: str = "") -> None:
-        """Keep a problem of this row, and of the case where it is a known one."""
+        """Keep a problem of this row, and of the case where it is a known one; beyond so many they are counted."""
+        if len(self.found) >= MOST_PROBLEMS:
+            self.unlisted += 1
+            return
         name = f"{self.codec.id_column} {id}" if id else ""
         if not row.line:
             name = ", ".join(part for part in (row.place, name) if part)
@@ -116,7 +126,10 @@ class _Reader(Generic[AnswerT]):
 
     def problems(self) -> list[Problem]:
         """Those of rows, in the order of the file."""
-        return [problem for _, problem in sorted(self.found, key=lambda pair: pair[0])]
+        found = [problem for _, problem in sorted(self.found, key=lambda pair: pair[0])]
+        if self.unlisted:
+            found.append(Problem(f"and {counted(self.unlisted, 'row')} more with problems, which are not listed"))
+        return found
 
     def missing(self) -> list[Problem]:
         """Cases without a row, and the challenge's hint about the ids."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError
 from handlens.io import tiff_codecs
+from handlens.io.gate import open_file, unreadable
 from handlens.io.tiff_codecs import JPEG, SEPARATE, UNCOMPRESSED, segment_samples, segment_shape
 from handlens.types import Shape
 
@@ -159,7 +160,7 @@ class Page:
         except (DataError, MemoryError):
             raise
         except OSError as error:
-            raise DataError(f"cannot be read ({error.strerror or error})", file=self.path) from None
+            raise unreadable(self.path, error) from None
         except Exception as error:  # codecs raise all kinds
             raise _damage(self.path, error) from None
 
@@ -172,7 +173,7 @@ class Page:
         """Rows of an uncompressed page, straight from their place in the file."""
         height = self.shape[0] if self._is_contiguous() else segment_shape(self.tags)[0]
         bottom, width = top + len(pixels), self.shape[1]
-        with self.path.open("rb", buffering=0) as stream:
+        with open_file(self.path) as stream:
             for strip in range(top // height, -(-bottom // height)):
                 start, end = max(top, strip * height), min(bottom, (strip + 1) * height)
                 place = int(self.tags.dataoffsets[strip]) + self.shift
@@ -242,13 +243,14 @@ def opened(path: Path) -> Iterator[Page]:
     """The first page of a file; whatever goes wrong inside the block with the file is a DataError."""
     import tifffile
 
-    try:
-        file = tifffile.TiffFile(path)
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from None
-    except Exception as error:
-        raise _unreadable(path, error) from None
-    with file:
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_file(path))
+        try:
+            file = stack.enter_context(tifffile.TiffFile(stream))
+        except OSError as error:
+            raise unreadable(path, error) from None
+        except Exception as error:
+            raise _unreadable(path, error) from None
         try:
             first = _checked(Page(path, file, file.pages.first))
         except Exception as error:  # damaged headers raise all kinds
@@ -313,12 +315,12 @@ def channels_of(first: Page) -> Channels | None:
 def copy_plain(path: Path, pixels: Array, top: int, left: int, width: int, rows: PlainRows) -> bool:
     """Read (rows, columns) without looking at the header again; false where the file is another now, or unreadable."""
     try:
-        with path.open("rb", buffering=0) as stream:
+        with open_file(path) as stream:
             status = os.fstat(stream.fileno())
             if (status.st_size, status.st_mtime_ns) != (rows.size, rows.time):
                 return False
             _copy(stream, pixels[:, :, None], rows.offset, top, left, width)
-    except (OSError, ValueError):
+    except (DataError, OSError, ValueError):
         return False
     return True
 

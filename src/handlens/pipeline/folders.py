@@ -9,6 +9,7 @@ from typing import Any
 from handlens.errors import DataError, HandlensError, counted
 from handlens.io.csv import is_utf8
 from handlens.io.files import new_folder
+from handlens.io.gate import is_there
 from handlens.settings import SettingsT
 from handlens.types import AnyChallenge, Case, Challenge, Inventory, LabelT, Part, Truth
 
@@ -77,7 +78,7 @@ def find_truth(
     """
     if not path.exists():
         raise DataError("no such file or folder", file=path)
-    if path.is_file() or part == "train":
+    if is_there(path) or part == "train":
         return path
     if (path / TRUTH).is_dir():
         return path / TRUTH

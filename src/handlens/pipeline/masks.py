@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, HandlensError, Problem, describe
 from handlens.io.files import new_folder, replacing
+from handlens.io.gate import is_there
 from handlens.io.images import SUFFIXES, read_image, shown
 from handlens.io.npy import read_npy
 from handlens.io.submissions import require_submission, write_cells
@@ -107,11 +108,11 @@ def _find_files(folder: Path, case: Case, how: MaskFormat[Any, Any]) -> list[Pat
     for name in names:
         for stem in STEMS:
             for ending in ENDINGS:
-                if (path := folder / f"{stem.format(name)}{ending}").is_file():
+                if is_there(path := folder / f"{stem.format(name)}{ending}"):
                     return [path]
         if how.several:
             places = [*folder.glob(f"{_plain(name)}_*"), *(folder / name).glob("*")]
-            if found := sorted(path for path in places if path.suffix.lower() in ENDINGS and path.is_file()):
+            if found := sorted(path for path in places if path.suffix.lower() in ENDINGS and is_there(path)):
                 return found
     return []
 

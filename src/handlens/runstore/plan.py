@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import ModelError
+from handlens.errors import DataError, ModelError
 from handlens.io.files import write_text
+from handlens.io.gate import is_there, read_text
 
 PLAN = "plan.json"
 
@@ -58,11 +59,13 @@ def write_plan(run: Path, plan: Plan) -> None:
 def read_plan(folder: Path) -> Plan:
     """The plan of a run or of a model folder; ModelError where there is none, or it is damaged."""
     path = folder / PLAN
+    if not is_there(path):
+        raise ModelError(f"{folder}: no {PLAN} in it: name a folder that `handlens train` wrote")
     try:
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelError(f"{folder}: no {PLAN} in it: name a folder that `handlens train` wrote") from None
-    except ValueError:
+        page = json.loads(read_text(path))
+    except DataError as error:
+        raise ModelError(str(error)) from None
+    except (ValueError, RecursionError):
         page = None
     if not isinstance(page, dict) or not isinstance(page.get("challenge"), str):
         raise ModelError(f"{path}: damaged, or not a plan of handlens: copy the folder again, or train again")

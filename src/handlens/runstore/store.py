@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from handlens.errors import DataError
-from handlens.io.files import replacing, write_text
+from handlens.io.files import named_full_disk, replacing, sweep, write_text
+from handlens.io.gate import is_there, read_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -67,6 +68,7 @@ def open_store(
     before = set(os.listdir(folder)) if folder.exists() else None
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
+        _sweep_all(folder)
         _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)  # it may have come meanwhile
         earlier = _earlier_manifest(folder, overwrite=overwrite)
         resumed = earlier is not None and earlier["fingerprint"] == fingerprint and not earlier["finished"]
@@ -78,6 +80,12 @@ def open_store(
         except Exception:  # not Ctrl-C: what was begun is resumed
             _forget(folder, before)
             raise
+
+
+def _sweep_all(folder: Path) -> None:
+    """Remove what writers left that were killed; the folder is ours alone now."""
+    for place, _, _ in os.walk(folder):
+        sweep(Path(place))
 
 
 def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool, again: bool) -> None:
@@ -176,11 +184,11 @@ def write_manifest(folder: Path, about: Mapping[str, Any], fingerprint: str, *, 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What a run was started with and, where it is finished, what came of it."""
+    if not is_there(folder / MANIFEST):
+        raise DataError(f"no {MANIFEST} in it: name a folder that handlens wrote", file=folder)
     try:
-        page = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {MANIFEST} in it: name a folder that handlens wrote", file=folder) from None
-    except ValueError:
+        page = json.loads(read_text(folder / MANIFEST))
+    except (ValueError, RecursionError):
         page = None
     expected = {"fingerprint": str, "finished": bool}
     if not isinstance(page, dict) or any(not isinstance(page.get(name), kind) for name, kind in expected.items()):
@@ -231,9 +239,10 @@ class Journal:
             write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
             self._stream = self.path.open("a", encoding="utf-8")
         self.done[id] = tuple(cells)
-        self._stream.write(json.dumps([id, *self.done[id]]) + "\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        with named_full_disk(self.path):
+            self._stream.write(json.dumps([id, *self.done[id]]) + "\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         if self._stream is not None:

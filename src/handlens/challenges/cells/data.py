@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from handlens.errors import DataError, Problem, inside
+from handlens.io.gate import is_there
 from handlens.io.images import list_images, picture_case, read_header, read_mask, shown, skipped
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
@@ -42,14 +43,14 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 
 def _loose_images(path: Path) -> list[Path]:
     """A picture, or those that lie in a folder without any of the contest's folders."""
-    if path.is_file():
+    if is_there(path):
         return [path]
     return [] if any((path / name / "im").is_dir() for name in (".", "train", "test")) else list_images(path)
 
 
 def open_truth(path: Path, settings: CellsSettings) -> Truth[Rle]:
     """Masks of a folder (`mask/`, `train/mask/`) or a solution file `img,pixels`."""
-    if path.is_file():
+    if is_there(path):
         return open_pairs(path, id_column="img", answer_column="pixels", shape=CONTEST_SHAPE)
     root = next((place for place in (path, path / "train") if (place / "mask").is_dir()), None)
     if root is None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from handlens.challenges.forgery.score import ORDER, Instances, parse_annotations
 from handlens.errors import DataError, Problem, inside
+from handlens.io.gate import is_there
 from handlens.io.images import list_images, picture_case, read_header, shown, skipped
 from handlens.io.npy import read_npy, read_npy_header
 from handlens.io.submissions import read_solutions
@@ -35,7 +36,7 @@ class _Source:
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
     """The images of one part; a single image, or a folder of images alone, is a test part."""
-    if folder.is_file():
+    if is_there(folder):
         return [picture_case(folder.stem, folder)] if part == "test" else []
     if part == "train":
         return [case for case, _ in _labelled(folder)]
@@ -49,10 +50,10 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 
 def open_truth(path: Path, settings: ForgerySettings) -> Truth[Instances]:
     """`train_images/` with `train_masks/`, or a solution file `case_id,annotation,shape`."""
-    if path.is_file():
+    if is_there(path):
         return _open_solution(path)
     labelled = _labelled(path)
-    if not labelled and (path / SOLUTION).is_file():
+    if not labelled and is_there(path / SOLUTION):
         return _open_solution(path / SOLUTION)
     if not labelled:
         raise DataError(
@@ -132,7 +133,7 @@ def _labelled(folder: Path) -> list[tuple[Case, Path | None]]:
 
 
 def _read_instances(path: Path, case: Case) -> Instances:
-    if not path.is_file():
+    if not is_there(path):
         raise DataError(f"no mask for the forged image {case.path.name}: add it, or move the image", file=path)
     _refuse_wrong_mask(path, *read_npy_header(path), case.shape)
     masks = read_npy(path)

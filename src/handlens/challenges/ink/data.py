@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from handlens.challenges.ink.score import ORDER
 from handlens.errors import DataError, Problem, inside
 from handlens.io import volumes
+from handlens.io.gate import is_there
 from handlens.io.images import list_images, read_header, read_mask, shown
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
@@ -30,9 +31,9 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 
 def open_truth(path: Path, settings: InkSettings) -> Truth[Rle]:
     """Labels of a folder (`<id>/inklabels.png`, also under `train/`) or a solution file `Id,Predicted`."""
-    if path.is_file():
+    if is_there(path):
         return open_pairs(path, id_column="Id", answer_column="Predicted", shape=None)
-    fragments = {_name(fragment): fragment for fragment in _fragments(path, "train") if (fragment / LABEL).is_file()}
+    fragments = {_name(fragment): fragment for fragment in _fragments(path, "train") if is_there(fragment / LABEL)}
     if not fragments:
         raise DataError(
             f"no <fragment>/{LABEL} here or under train/: expected those, or a file Id,Predicted", file=path
@@ -74,7 +75,7 @@ def _fragments(folder: Path, part: Part) -> list[Path]:
     if not folder.is_dir():
         raise DataError("no such folder", file=folder)
     found = [folder] if _is_fragment(folder) else list(filter(_is_fragment, _subfolders(folder)))
-    return [fragment for fragment in found if (fragment / LABEL).is_file() == (part == "train")]
+    return [fragment for fragment in found if is_there(fragment / LABEL) == (part == "train")]
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -83,7 +84,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def _is_fragment(folder: Path) -> bool:
     stack = volumes.find_volume(folder / VOLUME)
-    return stack is not None or (folder / LABEL).is_file() or (folder / MASK).is_file()
+    return stack is not None or is_there(folder / LABEL) or is_there(folder / MASK)
 
 
 def _name(fragment: Path) -> str:
@@ -102,7 +103,7 @@ def _case(fragment: Path) -> Case:
 def _read_shape(fragment: Path) -> Shape:
     """From the mask's header, else the label's, else the first slice's."""
     for name in (MASK, LABEL):
-        if (fragment / name).is_file():
+        if is_there(fragment / name):
             return read_header(fragment / name).shape
     return volumes.open_stack(fragment / VOLUME).shape
 

@@ -18,6 +18,7 @@ from handlens.challenges.ink.data import MASK, VOLUME
 from handlens.challenges.ink.sheet import Depths, Side, find_sheet
 from handlens.errors import DataError, HandlensError
 from handlens.io import volumes
+from handlens.io.gate import is_there
 from handlens.io.images import read_mask, shown
 from handlens.types import Shape
 
@@ -174,7 +175,7 @@ def find_surface(stack: volumes.Stack, mask: Mask, window: Window) -> Surface:
 
 def read_fragment_mask(path: Path, shape: Shape) -> Mask:
     """Where papyrus is; everywhere when the file is absent or says nowhere."""
-    if not path.is_file():
+    if not is_there(path):
         return np.ones(shape, bool)
     mask = read_mask(path)
     if mask.shape != shape:

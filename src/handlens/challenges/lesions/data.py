@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import DataError, Problem, counted, inside
 from handlens.io.csv import Row, TableError, read_rows
+from handlens.io.gate import is_there
 from handlens.io.images import list_images, read_header, shown, skipped
 from handlens.types import Case, Inventory, Part, Truth
 
@@ -64,7 +64,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 
     A folder of pictures without CSV is a test part, and so is a single picture.
     """
-    if folder.is_file():
+    if is_there(folder):
         return [_case(Record(0, {"filename": folder.name}), folder.parent)] if part == "test" else []
     root = _part_folder(folder, part)
     if root is None:
@@ -78,7 +78,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
 def open_truth(path: Path, settings: LesionsSettings) -> Truth[str]:
     """A labels file, or a folder with one."""
     taxonomy = TAXONOMIES[settings.taxonomy]
-    csv = path if path.is_file() else find_csv(path) or find_csv(path / "train")
+    csv = path if is_there(path) else find_csv(path) or find_csv(path / "train")
     if csv is None:
         raise DataError("no labels.csv here or under train/: expected filename,label", file=path)
     labels: dict[str, str] = {}
@@ -121,7 +121,7 @@ def survey(folder: Path) -> Inventory:
 
 def read_column(path: Path, names: Sequence[str]) -> dict[str, str]:
     """What a labels file, or that of a folder, says in the first of these columns, by case; empty where it is not."""
-    csv = path if path.is_file() else find_csv(path) or find_csv(path / "train")
+    csv = path if is_there(path) else find_csv(path) or find_csv(path / "train")
     if csv is None:
         return {}
     found = {}
@@ -171,7 +171,7 @@ def _fault_of(row: Row, expected: int, texts: Mapping[str, str]) -> str:
 
 def find_csv(folder: Path) -> Path | None:
     """`labels.csv`, or the only CSV file of a folder that has a file column."""
-    if (folder / "labels.csv").is_file():
+    if is_there(folder / "labels.csv"):
         return folder / "labels.csv"
     found = [path for path in _list_csv(folder) if "submission" not in path.name]
     if len(found) > 1:
@@ -181,7 +181,7 @@ def find_csv(folder: Path) -> Path | None:
 
 
 def _list_csv(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.csv")) if path.is_file() and not path.name.startswith(".")]
+    return [path for path in sorted(folder.glob("*.csv")) if is_there(path) and not path.name.startswith(".")]
 
 
 def read_demographics(texts: Mapping[str, str]) -> dict[str, float | str | int | None]:
@@ -252,7 +252,7 @@ def _image_folder(root: Path) -> Path:
 
 def _photograph(root: Path, name: str) -> Path:
     beside = root / name
-    return beside if os.path.isfile(beside) else _image_folder(root) / name  # Path.is_file raises on a very long name
+    return beside if is_there(beside) else _image_folder(root) / name
 
 
 def _case(record: Record, source: Path) -> Case:
@@ -342,7 +342,7 @@ def _faults(record: Record, label: str | None, root: Path, tally: _Tally) -> Ite
         yield record.fault
         return
     photograph = _photograph(root, record.file)
-    if os.path.isfile(photograph):
+    if is_there(photograph):
         tally.photographs.add(photograph)
     else:
         yield "no such photograph: add it or remove the row"

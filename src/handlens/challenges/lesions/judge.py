@@ -24,7 +24,8 @@ from handlens.challenges.lesions.contract import (
 from handlens.challenges.lesions.score import EFFICIENCY_SHARE, PREDICTION_SHARE, efficiency, score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import DataError, counted
-from handlens.io.images import read_header
+from handlens.io.gate import read_bytes
+from handlens.io.images import MAX_IMAGE_BYTES, read_header
 from handlens.sandbox.runner import Answer, GuardedModel, opened
 from handlens.sandbox.verdicts import RefusedError
 from handlens.types import Case, Judged, Judgement, Limits, Progress, Truth
@@ -209,6 +210,10 @@ def _run(
     return _Run(said, times, model.size / _MIB, notes)
 
 
+def _content(case: Case) -> bytes:
+    return read_bytes(case.path, most=MAX_IMAGE_BYTES)
+
+
 def _person(case: Case) -> Person:
     return tuple(demographics_input(case.details).tolist())
 
@@ -251,7 +256,7 @@ def _probes(cases: Sequence[Case], people: Sequence[Person], dice: Random) -> li
         person = people[dice.choice(strangers)] if strangers else dice.choice(made_up)
         probes.append(_Probe("demographics", scored, scored._replace(person=person)))
         other = dice.choice(numbers)
-        same = cases[other].path.read_bytes() == cases[number].path.read_bytes()
+        same = _content(cases[other]) == _content(cases[number])
         probes.append(_Probe("image", scored, scored._replace(case=number if same else other, inverted=same)))
     return probes
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import bz2
 import lzma
 import os
-import stat
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handlens.errors import DataError
+from handlens.io.gate import open_file, unreadable
 
 if TYPE_CHECKING:
     from zarr.storage import LocalStore
@@ -112,15 +112,15 @@ def chunk_store(folder: Path, packing: Packing) -> LocalStore:
 def _read(path: Path, packing: Packing, asked: tuple[int, int] | None) -> bytes | None:
     """A chunk, a shard or a part of it; None where it is not stored."""
     try:
-        with open(path, "rb", buffering=0, opener=_open_regular) as stream:
+        if not os.path.lexists(path):
+            return None
+        with open_file(path) as stream:
             data = _read_part(stream, os.fstat(stream.fileno()).st_size, packing, asked)
         is_index = packing.sharded and asked is not None and (asked[1] == 0 or len(data) == _index_size(packing, asked))
         if not is_index and not (packing.sharded and asked is None):
             refuse_too_much(data, packing)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from None
+        raise unreadable(path, error) from None
     except Undecodable as error:
         raise DataError(f"damaged: {error}: copy it again", file=path) from None
     return data
@@ -151,15 +151,6 @@ def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int
 def _index_size(packing: Packing, asked: tuple[int, int]) -> int:
     """Bytes of a shard's index where it lies at the start; its checksum follows."""
     return 16 * packing.sharded + (asked[1] - asked[0] - 16 * packing.sharded == 4) * 4 if asked[0] == 0 else -1
-
-
-def _open_regular(name: str, flags: int) -> int:
-    """Open a file without waiting; OSError where it is a pipe, a device or a folder."""
-    handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(0, "not a regular file")
-    return handle
 
 
 def _zstd_size(data: bytes) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from handlens.errors import DataError, Problem
-from handlens.io import tiff, tiff_codecs
+from handlens.io import orientation, tiff, tiff_codecs, tiff_pixels
 from handlens.io.images import MAX_IMAGE_PIXELS, shown
 from handlens.io.volumes.stack import DTYPES, Array
 from handlens.types import Shape
@@ -79,7 +79,7 @@ def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
 
 def _list_slices(folder: Path) -> list[tuple[int, Path]]:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if os.path.isfile(entry)]
+        names = [entry.name for entry in entries if not os.path.isdir(entry)]
     matches = [match for name in names if (match := _SLICE_NAME.fullmatch(name))]
     return sorted((int(match.group(1)), folder / match.group()) for match in matches)
 
@@ -123,6 +123,8 @@ def _refuse_kind(page: tiff.Page) -> None:
         what = f"{shown(page.shape)} pixels; a slice has 1 to {MAX_IMAGE_PIXELS:,} of them"
         raise DataError(what, file=page.path)
     tiff_codecs.refuse_unknown(tags, page.path)
+    if tiff_pixels.orientation_of(page) != orientation.UPRIGHT:
+        raise DataError("its orientation tag asks viewers to turn it; a slice is upright: save it so", file=page.path)
     if tiff.has_second_page(page):
         raise DataError("more than one page; a slice is one: save every page as a file of its own", file=page.path)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from handlens.errors import DataError, HandlensError
+from handlens.io import gate
 from handlens.io.extras import need
 from handlens.io.images import MAX_IMAGE_PIXELS, shown
 from handlens.io.volumes.chunks import MAX_CHUNK, Packing, Undecodable, chunk_store, packing_of_v2, packing_of_v3
@@ -133,14 +134,14 @@ def _opened(folder: Path, text: str, packing: Packing) -> zarr.Array[Any]:
 
 def is_zarr(folder: Path) -> bool:
     """Whether a folder describes itself as an array or a group of arrays."""
-    return any((folder / name).is_file() for name in _NAMES)
+    return any(gate.is_there(folder / name) for name in _NAMES)
 
 
 def open_array(folder: Path) -> ZarrArray:
     """The array of a folder, or the finest of an OME-Zarr group; DataError says why it cannot be used."""
     place = _find_array(folder)
     modern = place / "zarr.json"
-    description = modern if modern.is_file() else place / ".zarray"
+    description = modern if gate.is_there(modern) else place / ".zarray"
     page = _read_json(description)
     try:
         need("zarr", "a Zarr array")
@@ -169,10 +170,10 @@ def _chunk_files(array: ZarrArray) -> Iterator[str]:
 
 def _find_array(folder: Path) -> Path:
     """The folder itself, or the first data set that an OME-Zarr group names."""
-    if (folder / ".zarray").is_file():
+    if gate.is_there(folder / ".zarray"):
         return folder
     modern = folder / "zarr.json"
-    page = _read_json(modern) if modern.is_file() else {}
+    page = _read_json(modern) if gate.is_there(modern) else {}
     if page.get("node_type") == "array":
         return folder
     attributes = page.get("attributes", {}) if page else _read_json(folder / ".zattrs", absent={})
@@ -194,15 +195,13 @@ def _find_array(folder: Path) -> Path:
 
 
 def _read_json(path: Path, absent: Any = None) -> Any:
-    try:
-        if path.stat().st_size > _LARGEST_DESCRIPTION:
-            raise ValueError(f"more than {_LARGEST_DESCRIPTION:,} bytes")
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not gate.is_there(path):
         if absent is not None:
             return absent
-        raise DataError("not there: copy the array again", file=path) from None
-    except (OSError, ValueError, RecursionError) as error:
+        raise DataError("not there: copy the array again", file=path)
+    try:
+        page = json.loads(gate.read_bytes(path, most=_LARGEST_DESCRIPTION).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise DataError(f"not readable as JSON ({error}): copy it again", file=path) from None
     if not isinstance(page, dict):
         raise DataError("not a JSON object: copy it again", file=path)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from handlens.challenges.forgery.options import SECONDS
 from handlens.errors import DataError, HandlensError
 from handlens.io.files import replacing, write_text
+from handlens.io.gate import is_there, read_text
 from handlens.types import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ Look = Callable[["npt.NDArray[Any]"], "Findings"]
 STRIPS_MOST = 40
 """Comparisons drawn for a figure, the surest groups first; more would make a page that no browser likes."""
 
+LARGEST_PAGE = 1 << 32
+"""Bytes of a page that is looked at before it is replaced: pictures are inside."""
+
 PAGE, FINDINGS = "index.html", "findings.json"
 
-TURNED = (
-    "the file asks viewers to turn it (EXIF orientation {}); here it is shown, and its pixels are counted, as stored"
-)
+DRAWN = "drawn from the page, because figures on it are vector graphics or made of several images"
+TURNED = "the file asks viewers to turn it (orientation {}); it is looked at, shown and counted as they show it"
 
 
 def table(record: Record) -> str:
@@ -77,19 +80,21 @@ def inspect_figures(
     read gets a record with its `error`, and the others are still looked at. A run that was stopped resumes.
     `make_look` replaces the predictor.
     """
-    from handlens.challenges.forgery.inspection.reading import find_figures
+    from handlens.challenges.forgery.inspection.reading import find_figures, list_files
     from handlens.runstore.store import open_store
 
-    figures = find_figures(paths, out=out)
+    files = list_files(paths, out=out)
     settings = f"at most {seconds:g} s for each figure"
     make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
     if out is None:
-        return _inspect_all(figures, partial(make, None), None, None, workers, progress)
+        return _inspect_all(find_figures(files), partial(make, None), None, None, workers, progress)
     _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
-    places = (str(figure.path.absolute()) for figure in figures)
+    places = (str(path.absolute()) for path, _ in files)
     key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
     with open_store(out, key, about, overwrite=overwrite) as store:
+        with closing(store.journal("documents")) as documents:
+            figures = find_figures(files, documents)
         target = Target(out, alone=len(figures) == 1)
         journal = store.journal("figures")
         with closing(journal):
@@ -118,12 +123,16 @@ def _inspect_all(
     waiting = [index for index in range(len(figures)) if index not in done]
     progress(len(done), len(figures))
     results = map_in_processes(
-        make, [figures[index] for index in waiting], workers=workers, name=lambda figure: figure.name
+        make,
+        [figures[index] for index in waiting],
+        workers=workers,
+        name=lambda figure: figure.name,
+        survive=lambda figure, error: {**_facts(figure, ""), "error": str(error)},
     )
     try:
         for place, record in results:
             done[waiting[place]] = record
-            if journal is not None and "error" not in record:
+            if journal is not None and _is_lasting(record, figures[waiting[place]]):
                 journal.add(figures[waiting[place]].folder, [json.dumps(record)])
             progress(len(done), len(figures))
     finally:
@@ -133,14 +142,21 @@ def _inspect_all(
     return rank(list(done.values()))
 
 
+def _is_lasting(record: Record, figure: Figure) -> bool:
+    """Whether a stopped run need not look again: nor where a part of a PDF ended the process that read it."""
+    return "error" not in record or (figure.part is not None and "sha256" in record)
+
+
 def _earlier_record(target: Target, journal: Journal, figure: Figure) -> Record | None:
     """What a stopped run recorded of the same file; None where the file has changed, or its page is gone."""
     from handlens.challenges.forgery.inspection import reading
 
     cells = journal.done.get(figure.folder)
-    if cells is None or figure.fault or not target.page(figure).is_file():
+    if cells is None or figure.fault:
         return None
     record: Record = json.loads(cells[0])
+    if "error" not in record and not target.page(figure).is_file():
+        return None
     same = record.get("figure") == figure.name and record.get("sha256") == reading.fingerprint(figure.path)
     return record if same else None
 
@@ -161,7 +177,7 @@ def _refuse_foreign(out: Path, overwrite: bool) -> None:
     from handlens.challenges.forgery.inspection.page import GENERATOR
 
     page = out / PAGE
-    if page.exists() and not overwrite and GENERATOR not in page.read_text(encoding="utf-8", errors="replace"):
+    if is_there(page) and not overwrite and GENERATOR not in read_text(page, most=LARGEST_PAGE):
         raise DataError("this page is not ours and would be overwritten: name another folder", file=page)
 
 
@@ -171,14 +187,7 @@ def _make_inspector(make_look: Callable[[], Look], settings: str, target: Target
 
 def inspect_figure(figure: Figure, *, look: Look, settings: str, target: Target | None) -> Record:
     """The record of one figure; its page and pictures too where there is a target."""
-    record: Record = {
-        "handlens": version("handlens"),
-        "settings": settings,
-        "figure": figure.name,
-        "folder": figure.folder,
-        "file": str(figure.path),
-        "page": figure.page,
-    }
+    record = _facts(figure, settings)
     try:
         return _inspect(figure, record, look, target)
     except MemoryError:
@@ -189,10 +198,24 @@ def inspect_figure(figure: Figure, *, look: Look, settings: str, target: Target 
         return {**record, "error": str(error)}
 
 
+def _facts(figure: Figure, settings: str) -> Record:
+    """What is known of a figure before it is read; a box is left, top, right, bottom in points of the page."""
+    record: Record = {
+        "handlens": version("handlens"),
+        "settings": settings,
+        "figure": figure.name,
+        "folder": figure.folder,
+        "file": str(figure.path),
+        "page": figure.page,
+    }
+    if figure.part is not None:
+        record["box"] = [round(side, 2) for side in figure.part.box]
+    return record
+
+
 def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) -> Record:
     from handlens.challenges.forgery.inspection import aligning, reading, words
     from handlens.challenges.forgery.inspection.naming import name_groups
-    from handlens.io.documents import read_orientation
 
     started = time.perf_counter()
     if figure.fault:
@@ -200,7 +223,6 @@ def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) 
     record["sha256"] = reading.fingerprint(figure.path)
     picture = figure.read()
     findings = look(picture)
-    orientation = read_orientation(figure.path) if figure.page is None else 1
     display, named = aligning.as_display(picture), name_groups(findings)
     del picture
     folder = target.out / figure.folder if target else None
@@ -211,12 +233,22 @@ def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) 
         "height": int(display.shape[0]),
         "width": int(display.shape[1]),
         **words.record_findings(findings, pairs),
-        "notes": [TURNED.format(orientation)] if orientation != 1 else [],
+        "notes": _notes(figure),
         "seconds": round(time.perf_counter() - started, 2),
     }
     if target:
         _write_figure(figure, record, display, named, strips, target)
     return record
+
+
+def _notes(figure: Figure) -> list[str]:
+    """What a reader should know of how the figure was read."""
+    from handlens.io.documents import read_orientation
+
+    if figure.part is not None:
+        return [] if figure.part.number else [DRAWN]
+    orientation = read_orientation(figure.path, figure.page)
+    return [TURNED.format(orientation)] if orientation != 1 else []
 
 
 def _compare_all(

@@ -1,24 +1,31 @@
-"""Which figures a list of files and folders means: pictures, pages of documents, and what cannot be read."""
+"""Which figures a list of files and folders means: pictures, pages, images inside PDFs, and what cannot be read."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from handlens.errors import DataError
 from handlens.io import documents
+from handlens.io.gate import open_file
 from handlens.io.images import Array
+from handlens.io.pdf import PdfFigure
+from handlens.runstore.store import Journal
+from handlens.sandbox import pdf
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture to look at: a file, or a page (from 1) of one. `fault` says why its file cannot be used.
+    """A picture to look at: a file, a page (from 1) of a TIFF, or a `part` of a PDF. `fault`: why it cannot be used.
 
-    `name` is for people, `file.pdf#3`; `folder` is for files, and no other figure of the list has it.
+    `name` is for people: `stack.tif#3` is a page, `paper.pdf#3.2` the second image of page 3, `paper.pdf#3` what was
+    drawn of page 3. `folder` is for files, and no other figure of the list has it.
     """
 
     name: str
@@ -26,30 +33,37 @@ class Figure:
     page: int | None = None
     fault: str = ""
     folder: str = ""
+    part: PdfFigure | None = None
 
     def read(self) -> Array:
-        """Its pixels as they are stored, not turned as a viewer may turn them."""
+        """Its pixels as viewers show them."""
         if self.fault:
             raise DataError(self.fault)
+        if self.part is not None:
+            return pdf.read_figure(self.path, self.part)
         return documents.read_page(self.path, self.page)
 
 
-def find_figures(paths: Sequence[Path], *, out: Path | None) -> list[Figure]:
-    """Every figure of files and folders, in order, each file once; what lies in `out` is our own and left out."""
-    figures: list[Figure] = []
-    seen: set[Path] = set()
+def list_files(paths: Sequence[Path], *, out: Path | None) -> list[tuple[Path, str]]:
+    """The files of a list of files and folders, with the names they go by, each once.
+
+    What lies in `out` is our own and left out.
+    """
+    files: dict[Path, tuple[Path, str]] = {}
     for given in paths:
         for path, name in _list_files(given, out):
-            resolved = path.resolve()
-            if resolved not in seen:
-                seen.add(resolved)
-                figures.extend(_pages(path, name))
-    return _with_folders(figures)
+            files.setdefault(path.resolve(), (path, name))
+    return list(files.values())
+
+
+def find_figures(files: Sequence[tuple[Path, str]], known: Journal | None = None) -> list[Figure]:
+    """Every figure of the files, in order. What PDFs hold is kept in the journal, also that one cannot be read."""
+    return _with_folders([figure for path, name in files for figure in _figures(path, name, known)])
 
 
 def fingerprint(path: Path) -> str:
     """SHA-256 of the file: says later which file was looked at."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -75,10 +89,13 @@ def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
         raise DataError(f"no figures in this folder; looked for {', '.join(documents.SUFFIXES)}", file=given)
 
 
-def _pages(path: Path, name: str) -> Iterator[Figure]:
+def _figures(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:
     try:
-        if not path.exists():
+        if not os.path.lexists(path):
             raise DataError("no such file or folder", file=path)
+        if documents.is_pdf(path):
+            yield from _parts(path, name, known)
+            return
         number = documents.count_pages(path)
     except DataError as error:
         yield Figure(name, path, fault=error.what)
@@ -88,6 +105,36 @@ def _pages(path: Path, name: str) -> Iterator[Figure]:
         return
     for page in range(1, number + 1):
         yield Figure(f"{name}#{page}", path, page)
+
+
+def _parts(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:
+    """The figures of a PDF."""
+    digest, place = fingerprint(path), str(path.absolute())
+    cells = known.done.get(place) if known is not None else None
+    if cells is None or cells[0] != digest:
+        cells = (digest, json.dumps(_listed(path)))
+        if known is not None:
+            known.add(place, cells)
+    for item in json.loads(cells[1]):
+        page = item.get("page", 0)
+        if "fault" in item:
+            yield Figure(f"{name}#{page}" if page else name, path, page or None, fault=item["fault"])
+            continue
+        part = PdfFigure(**{key: _tuples(value) for key, value in item.items()})
+        yield Figure(f"{name}#{page}.{part.number}" if part.number else f"{name}#{page}", path, page, part=part)
+
+
+def _listed(path: Path) -> list[dict[str, object]]:
+    """The figures of a PDF, or why it or a page of it cannot be read, as a journal keeps them."""
+    try:
+        found = pdf.list_figures(path)
+    except DataError as error:
+        return [{"fault": error.what}]
+    return [asdict(each) if isinstance(each, PdfFigure) else {"page": each[0], "fault": each[1]} for each in found]
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _with_folders(figures: Sequence[Figure]) -> list[Figure]:
@@ -101,5 +148,5 @@ def _with_folders(figures: Sequence[Figure]) -> list[Figure]:
             number += 1
             folder = f"{plain}-{number}"
         taken.add(folder.lower())
-        named.append(Figure(figure.name, figure.path, figure.page, figure.fault, folder))
+        named.append(replace(figure, folder=folder))
     return named

@@ -11,7 +11,8 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier, sigmoid
-from handlens.errors import ModelError
+from handlens.errors import DataError, ModelError
+from handlens.io.gate import read_text
 
 FILE = "decision.json"
 """Name of the fitted decision in a run's folder; the shipped one lies in the folder of the detector."""
@@ -65,12 +66,11 @@ class Decision:
 def read_decision(path: Path) -> Decision:
     """A fitted decision; ModelError where the file is not one."""
     try:
-        page = json.loads(path.read_text(encoding="utf-8"))
+        page = json.loads(read_text(path))
         return Decision(LogisticVerifier.from_record(page.pop("curves")), **page)
-    except OSError as error:
-        what = f"{path}: cannot be read ({error.strerror}); expected a run of `handlens train forgery`"
-        raise ModelError(what) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except DataError as error:
+        raise ModelError(f"{error}; expected a run of `handlens train forgery`") from error
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise ModelError(f"{path}: this is no fitted decision ({error}); fit it anew") from error
 
 

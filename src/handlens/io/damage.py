@@ -1,0 +1,131 @@
+"""Damage of PNG and JPEG files that decoders pass over in silence: missing ends, wrong checksums, lost pixels."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from handlens.errors import DataError
+from handlens.io.gate import open_file
+from handlens.io.orientation import UPRIGHT, of_exif
+
+Array = npt.NDArray[Any]
+
+_LARGEST_EXIF = 1 << 20
+_JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
+
+
+def refuse_truncated(path: Path, kind: str, size: int) -> int:
+    """DataError where the end is missing; otherwise how a PNG asks to be turned, found on the way."""
+    turned = UPRIGHT
+    with open_file(path) as stream:
+        if kind == "PNG":
+            chunks = list(_list_chunks(stream, size))
+            whole = bool(chunks) and chunks[-1][0] == b"IEND"
+            exif = next((_read_chunk(stream, *chunk) for chunk in chunks if chunk[0] == b"eXIf"), b"")
+            turned = of_exif(exif)
+        else:
+            whole = _has_end_marker(stream, size)
+    if not whole:
+        raise DataError(f"truncated {kind} of {size:,} bytes, its end is missing: copy it again", file=path)
+    return turned
+
+
+def _list_chunks(stream: IO[bytes], size: int) -> Iterator[tuple[bytes, int, int]]:
+    """Kind, place and length of the chunks of a PNG up to its end; none may reach past the end of the file.
+
+    Decoders make room for what a chunk claims.
+    """
+    place = 8
+    while place + 12 <= size:
+        stream.seek(place)
+        start = stream.read(8)
+        length = int.from_bytes(start[:4], "big")
+        if not start[4:].isalpha() or place + 12 + length > size:
+            return
+        yield start[4:], place + 8, length
+        if start[4:] == b"IEND":
+            return
+        place += 12 + length
+
+
+def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> bytes:
+    """The content of a small chunk; nothing where it is large, or its checksum is wrong."""
+    if length > _LARGEST_EXIF:
+        return b""
+    stream.seek(place)
+    content = stream.read(length)
+    return content if stream.read(4) == zlib.crc32(kind + content).to_bytes(4, "big") else b""
+
+
+def refuse_wrong_checksum(path: Path, content: bytes) -> None:
+    """DataError where a chunk that pixels depend on is not what its checksum says: decoders only warn of it."""
+    for kind, place, length in _list_chunks(BytesIO(content), len(content)):
+        if kind[:1].isupper():  # the format's word for what pixels depend on
+            view = memoryview(content)[place - 4 : place + length]
+            if zlib.crc32(view) != int.from_bytes(content[place + length : place + length + 4], "big"):
+                what = f"damaged: the checksum of its {kind.decode()} at byte {place - 8:,} is wrong: copy it again"
+                raise DataError(what, file=path)
+
+
+def _has_end_marker(stream: IO[bytes], size: int) -> bool:
+    """A JPEG ends with a marker. Telephones put a film after it, so the whole file is searched where it is not last."""
+    stream.seek(max(0, size - 1024))
+    tail = stream.read()
+    if tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN):  # the end before a scan is a thumbnail's
+        return True
+    stream.seek(0)
+    content = stream.read()
+    return content.find(_JPEG_END, _skip_segments(content)) >= 0
+
+
+def _skip_segments(content: bytes) -> int:
+    """Where the pixels of a JPEG begin: after the segments of its header, one of which may hold a whole thumbnail."""
+    place = 2
+    while content[place : place + 1] == b"\xff" and content[place : place + 2] != _JPEG_SCAN:
+        filler = content[place + 1 : place + 2] == b"\xff"
+        place += 1 if filler else 2 + int.from_bytes(content[place + 2 : place + 4], "big")
+    return place
+
+
+def lacks_data(content: bytes) -> bool:
+    """Whether a decoder runs out of data before the last pixel of a JPEG, though its end marker is there.
+
+    Decoders go on in silence, and no library here says so. So two kinds of rubbish are put before the end marker:
+    where all pixels are there it is never looked at, otherwise the two pictures differ. An eighth of the size does,
+    unless the fine parts come after the coarse ones.
+    """
+    end = _find_end(content)
+    rubbish = (b"\x5a\xa5\x33\xcc" * 16, b"\x12\xef\x77\x08" * 16)
+    first, second = (_decode_small(content[:end] + filler + _JPEG_END) for filler in rubbish)
+    return first is None or second is None or not np.array_equal(first, second)
+
+
+def _decode_small(content: bytes) -> Array | None:
+    from PIL import JpegImagePlugin
+
+    try:
+        with JpegImagePlugin.JpegImageFile(BytesIO(content)) as picture:  # no limit of pixels, as in open
+            if not picture.info.get("progressive"):
+                picture.draft("L", (1, 1))
+            return np.asarray(picture)
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _find_end(content: bytes) -> int:
+    """Where the end marker of a JPEG's pixels is: tables between two scans may hold bytes that look like it."""
+    place = _skip_segments(content)
+    while content[place : place + 2] not in (_JPEG_END, b""):
+        place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
+        found = _JPEG_MARKER.search(content, place)
+        place = found.start() if found else len(content)
+    return place
