@@ -100,7 +100,7 @@ class DiskFullError(HandlensError):
 
     def __init__(self, file: Path, written: int, free: int) -> None:
         what = f"the disk is full: {written:,} bytes of it were written, {free:,} are free there, more are needed"
-        remedy = "free some space, or name a folder on another disk; the same command resumes"
+        remedy = "free some space, or name a folder on another disk, then say the same again: what is finished is kept"
         super().__init__(f"{printable(str(file))}: {what}: {remedy}")
         self.file, self.written, self.free = file, written, free
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from handlens.errors import DataError
+from handlens.errors import DataError, DiskFullError
 from handlens.io import files
 
 
@@ -90,7 +90,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(f"handlens.io.files.os.{call}", _no_space)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DiskFullError, match=r"a\.txt: the disk is full: 3 bytes of it were written, [\d,]+ are free"):
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(OSError, match="No space left"), files.replacing(path):
+    with pytest.raises(DiskFullError, match=r"a\.txt: the disk is full"), files.replacing(path):
         Path("/dev/full").write_text("new" * 9999)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
@@ -160,6 +160,11 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     left = [name for name in names(tmp_path) if name != "a.txt"]
     assert len(left) == 1  # it was killed in the middle indeed
     assert left[0].startswith(".")
+    with files.replacing(tmp_path / "b.txt"):
+        files.sweep(tmp_path)
+        mine = [name for name in names(tmp_path) if name != "a.txt"]
+        assert len(mine) == 1  # what the killed one left is gone, ours is not
+        assert mine != left
     files.write_text(path, "new")
     assert path.read_text() == "new"
 
@@ -251,7 +256,10 @@ def test_an_exception_leaves_no_folder(tmp_path: Path, error: type[BaseException
 
 def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("handlens.io.files.os.fsync", _no_space)
-    with pytest.raises(OSError, match="No space left"), files.new_folder(tmp_path / "new") as temporary:
+    with (
+        pytest.raises(DiskFullError, match="/new: the disk is full: 1 bytes of it were written"),
+        files.new_folder(tmp_path / "new") as temporary,
+    ):
         files.write_text(temporary / "a.txt", "x")
     assert names(tmp_path) == []
 
@@ -289,4 +297,21 @@ def test_a_killed_maker_leaves_no_folder(tmp_path: Path) -> None:
     assert all(name.startswith(".") for name in names(tmp_path))
     with files.new_folder(tmp_path / "new"):
         pass
-    assert (tmp_path / "new").is_dir()
+    assert names(tmp_path) == ["new"]  # what the killed one left was swept
+
+
+def test_what_another_machine_or_a_living_process_makes_is_not_swept(tmp_path: Path) -> None:
+    for name in (f".a.tmp-{files._machine()}-1-x", ".a.tmp-00000000-999999999-x", ".a.tmp-nothing", "a.tmp-1"):
+        (tmp_path / name).write_text("")
+    (tmp_path / f".gone.tmp-{files._machine()}-999999999-x").write_text("")
+    before = names(tmp_path)
+    files.sweep(tmp_path)
+    assert [name for name in before if name not in names(tmp_path)] == [f".gone.tmp-{files._machine()}-999999999-x"]
+
+
+def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f".handlens-pdf.tmp-{files._machine()}-999999999-x").mkdir()
+    with files.scratch_folder("pdf") as folder:
+        assert names(tmp_path) == [folder.name]
+    assert names(tmp_path) == []

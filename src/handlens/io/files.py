@@ -63,7 +63,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         os.chmod(temporary, 0o777 & ~_umask())
         temporary.replace(path)
     except BaseException as error:
-        full = as_full_disk(error, path, temporary)
+        cause = error.__cause__ if isinstance(error, DiskFullError) else error  # of a file in it
+        full = as_full_disk(cause, path, temporary) if cause is not None else None
         shutil.rmtree(temporary, ignore_errors=True)
         if full is not None:
             raise full from error
