@@ -63,8 +63,10 @@ def new_folder(path: Path) -> Iterator[Path]:
         os.chmod(temporary, 0o777 & ~_umask())
         temporary.replace(path)
     except BaseException as error:
-        cause = error.__cause__ if isinstance(error, DiskFullError) else error  # of a file in it
-        full = as_full_disk(cause, path, temporary) if cause is not None else None
+        if isinstance(error, DiskFullError):  # of a file in it
+            full: DiskFullError | None = DiskFullError(path, error.written + _size(temporary), error.free)
+        else:
+            full = as_full_disk(error, path, temporary)
         shutil.rmtree(temporary, ignore_errors=True)
         if full is not None:
             raise full from error
