@@ -436,12 +436,14 @@ PDF_WORDS = (b"/Type", b"/Page", b"/Pages", b"/Kids", b"/Count", b"/MediaBox", b
 
 
 def _read_pdf(data, folder):
-    from handlens.io.documents import count_pages, read_page
+    from handlens.io import pdf
 
     file = folder / "paper.pdf"
     file.write_bytes(data)
-    pages = count_pages(file)
-    return pages, read_page(file, 1 if pages else None)
+    with pdf.opened(file.read_bytes()) as document:
+        pages = len(document)
+        figures = pdf.list_figures(document, 1) or [pdf.whole_page(document, 1)]
+        return pages, pdf.read_figure(document, figures[0], masked=pdf.has_masks(data))
 
 
 def _wrong_pdf(data, found):
@@ -449,7 +451,7 @@ def _wrong_pdf(data, found):
     import pikepdf
 
     pages, picture = found
-    if picture.dtype != np.uint8 or picture.ndim != 3 or 0 in picture.shape:
+    if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or 0 in picture.shape:
         return f"a page of {picture.shape} {picture.dtype}"
     try:
         with pikepdf.open(io.BytesIO(data), attempt_recovery=False) as document:

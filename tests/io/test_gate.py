@@ -249,6 +249,7 @@ OWN = {
     "sandbox/child.py": "its own descriptors; the model comes through a pipe",
     "sandbox/guard.py": "what the kernel says of this process",
     "sandbox/pdf_child.py": "its own descriptors; the document comes through a pipe",
+    "sandbox/process.py": "control groups of the kernel",
     "sandbox/runner.py": "opens without waiting, and refuses in the words of the judge",
     "testing.py": "what the challenge under test wrote",
     "training/checkpoint.py": "its own checkpoints",

@@ -81,7 +81,22 @@ def opened(content: bytes) -> Iterator[Any]:
 
 def list_figures(document: Any, page: int) -> list[PdfFigure]:
     """The figures of a page, counted from 1: images from the top, then what must be drawn of it. Decodes no pixel."""
-    sheet = document[page - 1]
+    with _named(page):
+        return _list_figures(document[page - 1], page)
+
+
+@contextmanager
+def _named(page: int) -> Iterator[None]:
+    """Whatever PDFium says of a page is a DataError."""
+    import pypdfium2
+
+    try:
+        yield
+    except (pypdfium2.PdfiumError, ValueError, OverflowError, ArithmeticError) as error:
+        raise DataError(f"page {page} cannot be read ({error}): print it to a new PDF") from None
+
+
+def _list_figures(sheet: Any, page: int) -> list[PdfFigure]:
     found, lines = _survey(sheet)
     images = _joined([each for each in found if min(each.shape) > 1]) if len(found) <= MOST_IMAGES else []
     large = [each for each in images if min(each.shape) >= SMALLEST_SIDE]
@@ -95,14 +110,15 @@ def list_figures(document: Any, page: int) -> list[PdfFigure]:
     if not parts or (len(large) == 1 and len(lines) <= FEW_PATHS):
         return figures
     box = _union(parts, _page_box(sheet))
-    shape = _drawn_shape(box, _finest(found))
+    shape = _drawn_shape(box, _finest(found))  # not a number is a ValueError
     return [*figures, PdfFigure(page, 0, box, shape)] if min(shape) >= SMALLEST_SIDE else figures
 
 
 def whole_page(document: Any, page: int) -> PdfFigure:
     """The page itself as a figure, to be drawn: for documents in which nothing else is found."""
-    box = _page_box(document[page - 1])
-    return PdfFigure(page, 0, box, _drawn_shape(box, 0.0))
+    with _named(page):
+        box = _page_box(document[page - 1])
+        return PdfFigure(page, 0, box, _drawn_shape(box, 0.0))
 
 
 def read_figure(document: Any, figure: PdfFigure, *, masked: bool) -> Array:
@@ -110,7 +126,11 @@ def read_figure(document: Any, figure: PdfFigure, *, masked: bool) -> Array:
 
     `masked`: the file has images with masks. Then each is asked for its own.
     """
-    sheet = document[figure.page - 1]
+    with _named(figure.page):
+        return _read_figure(document[figure.page - 1], figure, masked)
+
+
+def _read_figure(sheet: Any, figure: PdfFigure, masked: bool) -> Array:
     if figure.number == 0:
         return _draw(sheet, figure)
     if figure.shape[0] * figure.shape[1] > MAX_PIXELS:
@@ -289,14 +309,9 @@ def _area(box: Box) -> float:
 
 def _pixels(image: Any, matrix: Matrix, sheet: Any, *, masked: bool) -> Array:
     """An image as the page shows it, at its own size."""
-    import pypdfium2
-
-    try:
-        pixels = _colours(image.get_bitmap())
-        if masked:
-            pixels = _on_white(pixels, image)
-    except (pypdfium2.PdfiumError, ValueError) as error:
-        raise DataError(f"an image cannot be decoded ({error}): print it to a new PDF") from None
+    pixels = _colours(image.get_bitmap())
+    if masked:
+        pixels = _on_white(pixels, image)
     a, b, c, d, _, _ = matrix
     if _is_quarter(matrix):
         pixels = pixels.swapaxes(0, 1)[:: -1 if b > 0 else 1, :: -1 if c > 0 else 1]
@@ -350,13 +365,10 @@ def _draw(sheet: Any, figure: PdfFigure) -> Array:
     left, top, right, bottom = figure.box
     width, height = sheet.get_size()
     scale = figure.shape[0] / max(bottom - top, 1e-9)
-    try:
-        drawn = sheet.render(
-            scale=scale,
-            crop=(max(0.0, left), max(0.0, height - bottom), max(0.0, width - right), max(0.0, top)),
-            rev_byteorder=True,
-            force_bitmap_format=pypdfium2.raw.FPDFBitmap_BGR,
-        )
-        return np.array(drawn.to_numpy()[:, :, :3])
-    except (pypdfium2.PdfiumError, ValueError) as error:
-        raise DataError(f"page {figure.page} cannot be drawn ({error}): print it to a new PDF") from None
+    drawn = sheet.render(
+        scale=scale,
+        crop=(max(0.0, left), max(0.0, height - bottom), max(0.0, width - right), max(0.0, top)),
+        rev_byteorder=True,
+        force_bitmap_format=pypdfium2.raw.FPDFBitmap_BGR,
+    )
+    return np.array(drawn.to_numpy()[:, :, :3])

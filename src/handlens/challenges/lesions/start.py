@@ -14,6 +14,7 @@ from handlens.challenges.lesions.decision import LesionsDecision
 from handlens.challenges.lesions.options import SHIPPED
 from handlens.errors import ModelError
 from handlens.inference.model import Model, digest, open_model
+from handlens.io.gate import read_bytes
 from handlens.types import Case
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def _weight_of(name: str, weights: dict[str, npt.NDArray[Any]], state: dict[str,
     return _found(name, weights)
 
 
+MAX_MODEL_BYTES = 1 << 31
+"""Largest model that is continued: what one ONNX file can hold."""
+
 NORM_EPSILON = 1e-3
 """What the norms add to a variance."""
 
@@ -103,7 +107,7 @@ def _read_weights(path: Path) -> dict[str, npt.NDArray[Any]]:
     from onnx import numpy_helper
 
     found = {}
-    for tensor in onnx.load(path).graph.initializer:
+    for tensor in onnx.load_from_string(read_bytes(path, most=MAX_MODEL_BYTES)).graph.initializer:
         name = tensor.name.removeprefix(PREFIX).removesuffix("_half")
         found[name] = numpy_helper.to_array(tensor)
     return found
