@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"settings"},
-    {"work"},
+    {"views", "judgements", "work"},
     {"types"},
     {"progress"},
     {"masks"},
@@ -24,6 +24,7 @@ LAYERS = [
     {"pipeline"},
     {"testing"},
     {"registry"},
+    {"web"},
     {"cli"},
     {"__main__"},
 ]
@@ -33,8 +34,10 @@ WITHIN = {
     "inference",
     "runstore",
     "sandbox",
+    "report",
     "training",
     "pipeline",
+    "web",
     "cli",
 }  # rooms whose modules build on each other
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)

@@ -11,6 +11,8 @@ from handlens.errors import HandlensError
 from handlens.types import Case
 
 ALL, NONE = "all", "none"
+REPORT_DATA = "report_data"
+"""Sub-folder of an output folder with what predictions leave for the report."""
 
 
 def choose(text: str | None, known: Sequence[str], default: Sequence[str]) -> frozenset[str]:

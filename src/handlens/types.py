@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from handlens.errors import HandlensError, Problem
+from handlens.judgements import Judged as Judged
+from handlens.judgements import Judgement as Judgement
+from handlens.judgements import Limits as Limits
 from handlens.settings import Settings, SettingsT
+from handlens.views import CaseView, Mark, Section
 from handlens.work import ALONE as ALONE
 from handlens.work import Checkpoints as Checkpoints
 from handlens.work import NoCheckpoints as NoCheckpoints
@@ -18,6 +22,7 @@ from handlens.work import Work as Work
 from handlens.work import no_progress as no_progress
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
 AnswerT = TypeVar("AnswerT")
@@ -240,46 +245,6 @@ class WriteSample(Protocol[ContraSettingsT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a model that nobody trusts may use: memory beyond that of an idle process, and seconds.
-
-    `load_seconds` are for opening the file, `answer_seconds` for one question, `total_seconds` for all together.
-    """
-
-    memory_mib: int = 4096
-    load_seconds: float = 60.0
-    answer_seconds: float = 10.0
-    total_seconds: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What became of one model: a rank and named numbers, or, with rank 0, the word of its refusal and why."""
-
-    model: Path
-    rank: int
-    verdict: str
-    why: str = ""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Models in the order of their ranks, the refused ones last.
-
-    `columns` are the parts that stand in the table of standings; the others follow in a table of their own.
-    `unguarded` says what this machine cannot keep a model from, `missing` also what it lacks of the second wall.
-    """
-
-    models: tuple[Judged, ...]
-    cases: int
-    columns: tuple[str, ...]
-    unguarded: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SampleDefaults:
     """Cases in the test part and image size of a synthetic data set small enough for a demo."""
 
@@ -306,6 +271,62 @@ def no_summary(_out: Path, _answers: Mapping[str, Any], _settings: Any, /) -> Se
     return ()
 
 
+def no_sections(
+    _cases: Sequence[Case], _answers: Mapping[str, Any], _labels: Mapping[str, Any], _settings: Any, /
+) -> Sequence[Section]:
+    """No charts or tables about all cases."""
+    return ()
+
+
+def mean_of_each(scores: Sequence[CaseScore], chosen: npt.NDArray[np.int64], _settings: Any) -> npt.NDArray[np.float64]:
+    """The mean of some cases' values, for each row of `chosen` numbers of cases."""
+    import numpy as np
+
+    means: npt.NDArray[np.float64] = np.array([score.value for score in scores])[chosen].mean(axis=1)
+    return means
+
+
+@dataclass(frozen=True, slots=True)
+class Adjusting(Generic[AnswerT, SettingsT]):
+    """How an answer changes with a threshold, without predicting again, from what `Reporting.keep` left.
+
+    `answer` gets the output folder, the case, the value from 0 to 1, the run's model folder or None, and settings;
+    `start` gives the value that the model was fitted to.
+    """
+
+    name: str
+    start: Callable[[Path | None], float]
+    answer: Callable[[Path, Case, float, Path | None, SettingsT], AnswerT]
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting(Generic[AnswerT, LabelT, SettingsT]):
+    """What the report of a challenge shows.
+
+    view         one case: (output folder, case, answer, label or None, settings). The folder is that of the run, where
+                 maps and tables may lie; a file of the case that cannot be read raises DataError
+    sections     charts and tables about all cases: (cases, answers, labels, settings); labels are empty without truth
+    rescore      the score of resampled cases, for the interval: (case scores, rows of their numbers, settings)
+    keep         what a solve leaves for the view beside its answers, in the folder `report_data`; a view does without
+                 it where there is none
+    marks        scores that are known from the contest or from papers, the best first
+    marks_about  what these are scores of
+    adjust       how answers change with a threshold; None where they do not
+    cheap_baseline  whether the baseline is so fast that every report may compare with it
+    """
+
+    view: Callable[[Path, Case, AnswerT, LabelT | None, SettingsT], CaseView]
+    sections: Callable[[Sequence[Case], Mapping[str, AnswerT], Mapping[str, LabelT], SettingsT], Sequence[Section]] = (
+        no_sections
+    )
+    rescore: Callable[[Sequence[CaseScore], npt.NDArray[np.int64], SettingsT], npt.NDArray[np.float64]] = mean_of_each
+    keep: Artefact[AnswerT] | None = None
+    marks: tuple[Mark, ...] = ()
+    marks_about: str = ""
+    adjust: Adjusting[AnswerT, SettingsT] | None = None
+    cheap_baseline: bool = False
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     """A challenge is a value: names, sentences and plain functions.
@@ -326,6 +347,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
+    report       what the report shows of its cases; None for scores and tables alone
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
@@ -356,6 +378,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel: bool = False
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None
+    report: Reporting[AnswerT, LabelT, SettingsT] | None = None
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None
     judge: Callable[[Sequence[Path], Truth[LabelT], SettingsT, Limits, Progress], Judgement] | None = None

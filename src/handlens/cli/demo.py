@@ -31,7 +31,7 @@ PATH = click.Path(path_type=Path)
 def demo(out: Path, seed: int, as_json: bool) -> None:
     """Solve and score synthetic data of all four challenges, in under two minutes."""
     with resumable():
-        pages = run(out, seed=seed)
+        pages, together = run(out, seed=seed)
     if as_json:
         print_json(pages)
         return
@@ -42,14 +42,16 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     table.add_section()
     table.add_row("all", "", "", "", "", f"{sum(page['seconds'] for page in pages):.1f}")
     print_table(table)
-    message(f"{out}/NAME/ holds submission.csv, score.json and the data with its labels.")
+    message(f"{out}/NAME/ holds submission.csv, score.json, report.html and the data with its labels.")
+    message(f"{together}: all four, to look at")
 
 
-def run(out: Path, *, seed: int) -> list[dict[str, Any]]:
-    """Solve all challenges under `out`; data that is there already is used again."""
+def run(out: Path, *, seed: int) -> tuple[list[dict[str, Any]], Path]:
+    """Solve all challenges under `out`, and make one page of all; data that is there already is used again."""
     from handlens import pipeline, registry
 
     pages = []
+    reports = {}
     for name in registry.BUILT_IN:
         started = time.perf_counter()
         challenge = registry.challenge(name)
@@ -58,11 +60,14 @@ def run(out: Path, *, seed: int) -> list[dict[str, Any]]:
             progress(0, defaults.cases)
             if not data.exists():
                 pipeline.sample(challenge, data, seed=seed, cases=defaults.cases, size=defaults.size)
-            solved = pipeline.solve(challenge, data, out / name, workers=None, overwrite=True, progress=progress)
+            solved = pipeline.solve(
+                challenge, data, out / name, workers=None, overwrite=True, for_report=True, progress=progress
+            )
+            reports[name] = pipeline.report_solve(challenge, out / name, back="../report.html")
         page = pipeline.solved_json(challenge, solved)
         metric = challenge.metric.partition(",")[0].partition(":")[0]
         pages.append({**page, "metric": metric, "seconds": round(time.perf_counter() - started, 3)})
-    return pages
+    return pages, pipeline.report_several(reports, out / "report.html")
 
 
 def commands() -> list[click.Command]:

@@ -46,8 +46,11 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         type=click.FloatRange(0.1, 10_000),
         help="Time that a model has for all of them.",
     )
+    @click.option("-o", "--out", type=PATH, help="Write a page of the standings here, such as standings.html.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-    def command(models: tuple[Path, ...], folder: Path, part: Any, as_json: bool, **rest: Any) -> None:
+    def command(
+        models: tuple[Path, ...], folder: Path, part: Any, out: Path | None, as_json: bool, **rest: Any
+    ) -> None:
         """Run untrusted models, each in a sandbox, and rank them. Exit 1 if one is refused.
 
         MODELS are ONNX files. Size and time count relative to the others that are given.
@@ -63,6 +66,8 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         with progress_bar("judge") as progress:
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
+        if out:
+            message(f"{pipeline.report_judgement(challenge, judgement, folder, out)}: the standings to look at")
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")
         for gap in judgement.missing:

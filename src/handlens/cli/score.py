@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import JSON, print_json, print_score
+from handlens.cli.output import JSON, Verbosity, fail, message, print_json, print_score
 from handlens.errors import counted
 
 if TYPE_CHECKING:
@@ -19,6 +21,13 @@ PATH = click.Path(path_type=Path)
 PART = click.option(
     "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
 )
+
+REPORT = click.option("--report/--no-report", default=None, help="Make a page to look at  [default: unless --json]")
+
+
+def wanted(report: bool | None, as_json: bool) -> bool:
+    """Whether a page is made: as asked for; otherwise for people, and not for programs."""
+    return not as_json if report is None else report
 
 
 def _check(challenge: AnyChallenge) -> click.Command:
@@ -50,24 +59,57 @@ def _score(challenge: AnyChallenge) -> click.Command:
     @click.option("--truth", type=PATH, required=True, help="Data folder with labels, or the contest's solution CSV.")
     @click.option("--cases", is_flag=True, help="Print the score of every case too.")
     @PART
+    @REPORT
+    @click.option("-o", "--out", type=PATH, help="The page to write  [default: FILE.report.html beside FILE]")
     @JSON
-    def command(file: Path, truth: Path, cases: bool, part: Any, as_json: bool, **options: Any) -> None:
-        """Print the exact score of a submission and its parts."""
+    def command(
+        file: Path,
+        truth: Path,
+        cases: bool,
+        part: Any,
+        report: bool | None,
+        out: Path | None,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
+        """Print the exact score of a submission and its parts, and make a page that shows why.
+
+        A file that cannot be scored gets its page too, with the offending lines.
+        """
         from handlens import pipeline
         from handlens.errors import SubmissionError
 
+        target = (out or file.with_name(f"{file.stem}.report.html")) if out or wanted(report, as_json) else None
+        settings = challenge.settings(**options)
         try:
-            result = pipeline.score(challenge, file, truth, challenge.settings(**options), part)
+            result = pipeline.score(challenge, file, truth, settings, part)
         except SubmissionError as error:
             if as_json:
                 print_json({"valid": False, "problems": [problem.as_json() for problem in error.problems]})
-            raise
+            if target is None or Verbosity.level > 0:
+                raise
+            fail(f"handlens: {error}")
+            _tell(partial(pipeline.report_refused, challenge, file, error, target), "what is wrong")
+            sys.exit(1)
         page = pipeline.score_json(challenge, result)
         if not cases:
             page.pop("cases")
         print_json({"valid": True, **page}) if as_json else print_score(page)
+        if target:
+            how = partial(pipeline.report_score, challenge, file, truth, result, settings, part, target)
+            _tell(how, "why")
 
     return with_options(command, challenge, "score")
+
+
+def _tell(write: Callable[[], Path], what: str) -> None:
+    """Write a page and say where it is; a folder that cannot be written to costs the page, not the score."""
+    try:
+        page = write()
+    except OSError as error:
+        message(f"no page: {error}")
+    else:
+        message(f"{page}: {what}, to look at")
 
 
 def _encode(challenge: AnyChallenge) -> click.Command:

@@ -11,7 +11,7 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
-from handlens.cli.score import PART
+from handlens.cli.score import PART, REPORT, wanted
 from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
@@ -80,12 +80,13 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         "--workers", type=click.IntRange(1), help="Processes  [default: one per core for slow predictors, else 1]"
     )
     @PART
+    @REPORT
     @JSON
-    def command(folder: Path, out: Path, as_json: bool, **rest: Any) -> None:
+    def command(folder: Path, out: Path, as_json: bool, report: bool | None, **rest: Any) -> None:
         """Predict every case of DATA: a data folder, or one image or fragment.
 
-        Writes OUT/submission.csv, checked, and scores it where labels are there. When interrupted, the same command
-        resumes.
+        Writes OUT/submission.csv, checked, scores it where labels are there, and ends with OUT/report.html, a page to
+        look at. When interrupted, the same command resumes.
         """
         from handlens import pipeline
 
@@ -96,8 +97,12 @@ def _solve(challenge: AnyChallenge) -> click.Command:
             how["deadline"] = pipeline.Deadline(seconds, pipeline.stopwatch(_process_age()))
         settings = challenge.settings(**rest)
         details(f"settings: {settings}")
+        with_page = wanted(report, as_json) and seconds is None  # a page must not make it late
         with progress_bar(challenge.name) as progress, resumable():
-            solved = pipeline.solve(challenge, folder, out, settings=settings, progress=progress, **how)
+            solved = pipeline.solve(
+                challenge, folder, out, settings=settings, for_report=with_page, progress=progress, **how
+            )
+            page = pipeline.report_solve(challenge, out)[0] if with_page else None
         for note in solved.notes:
             message(note)
         if as_json:
@@ -110,6 +115,8 @@ def _solve(challenge: AnyChallenge) -> click.Command:
             click.echo("no score: no labels for these cases, or no time for it")
         else:
             click.echo(f"score {solved.score.value!r} ({challenge.metric}); empty prediction: {solved.empty_score!r}")
+        if page:
+            message(f"{page}: the answers to look at")
 
     return with_options(command, challenge, "solve")
 

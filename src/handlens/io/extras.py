@@ -7,7 +7,7 @@ from types import ModuleType
 
 from handlens.errors import HandlensError
 
-EXTRAS = {"pyarrow": "parquet", "zarr": "zarr", "numcodecs": "zarr"}
+EXTRAS = {"pyarrow": "parquet", "zarr": "zarr", "numcodecs": "zarr", "starlette": "app", "uvicorn": "app"}
 """Library to the extra of this package that installs it."""
 
 

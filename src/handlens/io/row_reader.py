@@ -25,10 +25,14 @@ TALL_SEGMENT = 2048
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """A picture whose rows can be read: `read(top, bottom)` gives (rows, width, 3) uint8, the end excluded."""
+    """A picture whose rows can be read: `read(top, bottom)` gives (rows, width, 3) uint8, the end excluded.
+
+    One that is `held` in memory can be read at any time, others while their file is open.
+    """
 
     shape: Shape
     read: Callable[[int, int], ByteImage]
+    held: bool = False
 
 
 @contextmanager
@@ -49,7 +53,21 @@ def opened(path: Path) -> Iterator[RowReader]:
 
 def in_memory(picture: ByteImage) -> RowReader:
     """An (H, W, 3) picture that is there already, as a row reader."""
-    return RowReader((picture.shape[0], picture.shape[1]), lambda top, bottom: picture[top:bottom])
+    return RowReader((picture.shape[0], picture.shape[1]), lambda top, bottom: picture[top:bottom], held=True)
+
+
+def lasting(path: Path) -> RowReader:
+    """A picture file that can be read at any time: held, or opened anew for every band."""
+    with opened(path) as reader:
+        if reader.held:
+            return reader
+        shape = reader.shape
+
+    def read(top: int, bottom: int) -> ByteImage:
+        with opened(path) as again:
+            return again.read(top, bottom)
+
+    return RowReader(shape, read)
 
 
 def _as_rgb(rows: tiff.Array) -> ByteImage:

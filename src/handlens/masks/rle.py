@@ -277,14 +277,18 @@ def decode_bands(runs: Rle, shape: Shape, *, rows: int) -> Iterator[BoolArray]:
     >>> [band.tolist() for band in decode_bands(encode(np.eye(3, dtype=bool), order="rows"), (3, 3), rows=2)]
     [[[True, False, False], [False, True, False]], [[False, False, True]]]
     """
-    height, width = shape
-    for top in range(0, height, rows):
-        bottom = min(height, top + rows)
-        begin, end = top * width, bottom * width
-        first, last = int(np.searchsorted(runs.ends, begin, side="right")), int(np.searchsorted(runs.starts, end))
-        starts = np.maximum(runs.starts[first:last], begin) - begin
-        ends = np.minimum(runs.ends[first:last], end) - begin
-        yield decode(Rle(starts, ends - starts), (bottom - top, width), order="rows")
+    for top in range(0, shape[0], rows):
+        yield decode_rows(runs, shape, top, min(shape[0], top + rows))
+
+
+def decode_rows(runs: Rle, shape: Shape, top: int, bottom: int) -> BoolArray:
+    """Some rows of the mask of runs along rows, the end excluded."""
+    width = shape[1]
+    begin, end = top * width, bottom * width
+    first, last = int(np.searchsorted(runs.ends, begin, side="right")), int(np.searchsorted(runs.starts, end))
+    starts = np.maximum(runs.starts[first:last], begin) - begin
+    ends = np.minimum(runs.ends[first:last], end) - begin
+    return decode(Rle(starts, ends - starts), (bottom - top, width), order="rows")
 
 
 # --- overlaps -----------------------------------------------------------------------------------------------------

@@ -4,8 +4,11 @@ from handlens.pipeline.deadline import Deadline, read_duration, stopwatch
 from handlens.pipeline.each_case import count_workers
 from handlens.pipeline.folders import TRUTH, find_truth, join_truth, open_truth, read_cases, sample, survey
 from handlens.pipeline.masks import decode_masks, encode_masks
-from handlens.pipeline.runs import challenge_of_model, read_training, train
+from handlens.pipeline.run_report import report_judgement, report_training
+from handlens.pipeline.runs import challenge_of_model, is_training, read_training, train
+from handlens.pipeline.score_report import report_refused, report_score
 from handlens.pipeline.scoring import check, judge, score, score_json
+from handlens.pipeline.solve_report import read_score, report_adjusted, report_several, report_solve
 from handlens.pipeline.solving import Solved, Solver, load, solve, solved_json
 
 __all__ = [
@@ -19,13 +22,22 @@ __all__ = [
     "decode_masks",
     "encode_masks",
     "find_truth",
+    "is_training",
     "join_truth",
     "judge",
     "load",
     "open_truth",
     "read_cases",
     "read_duration",
+    "read_score",
     "read_training",
+    "report_adjusted",
+    "report_judgement",
+    "report_refused",
+    "report_score",
+    "report_several",
+    "report_solve",
+    "report_training",
     "sample",
     "score",
     "score_json",

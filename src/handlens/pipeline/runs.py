@@ -55,6 +55,14 @@ def read_training(run: Path) -> tuple[str, Path, dict[str, Any]]:
     return str(page["challenge"]), Path(str(page["folder"])), page["settings"]
 
 
+def is_training(folder: Path) -> bool:
+    """Whether a folder is that of a training."""
+    try:
+        return read_manifest(folder).get("command") == "train"
+    except DataError:
+        return False
+
+
 def challenge_of_model(folder: Path) -> str:
     """The challenge that a run or a model folder is about."""
     if is_model(folder):

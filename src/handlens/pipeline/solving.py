@@ -107,6 +107,7 @@ def solve(
     overwrite: bool = False,
     workers: int | None = 1,
     deadline: Deadline | None = None,
+    for_report: bool = False,
     progress: Progress = no_progress,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
@@ -114,7 +115,7 @@ def solve(
     Stopped at any moment and called again, it resumes. With `keep_going` a case that cannot be read gets the empty
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
     number of `workers`; None is one for each core where the challenge is `parallel`. An output folder of another run
-    is refused unless `overwrite` is said.
+    is refused unless `overwrite` is said. `for_report`: leave what a report shows beside the answers.
 
     With a `deadline` a complete submission with safe answers is there at once and becomes better until the time is
     over; what was given up is told in the notes. Failing cases do not end it.
@@ -124,7 +125,7 @@ def solve(
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
     keep_going = keep_going or deadline is not None
-    training = partial(_training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
+    training = partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
     load_here = partial(load, challenge, settings=settings, model=model, solver=solver, training=training)
     if deadline is None and predictor is None:
         predictor = load_here()
@@ -152,7 +153,8 @@ def solve(
         else:
             assert predictor is not None
             predict_here = partial(predict_all, challenge, cases, predictor, settings, store)
-            writers = tuple(challenge.artefacts(settings))
+            kept = challenge.report.keep if for_report and challenge.report else None
+            writers = (*challenge.artefacts(settings), *([kept] if kept else []))
             predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter)
             weights_of = predictor.model
         rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
@@ -171,7 +173,8 @@ def solve(
         seconds = time.perf_counter() - started
         told = (tuple(notes), predicted.warnings, spent)
         solved = Solved(submission, len(cases), result, empty_score, seconds, *told)
-        write_text(out / "score.json", json.dumps({**_score_page(challenge, solved), **about}, indent=1) + "\n")
+        page = {**_score_page(challenge, solved), **about, **_circumstances(folder)}
+        write_text(out / "score.json", json.dumps(page, indent=1) + "\n")
         (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
         store.finish()
     return solved
@@ -248,6 +251,17 @@ def _score_page(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     return page | ({"deadline": solved.spent.as_json(solved.seconds)} if solved.spent else {})
 
 
+def _circumstances(folder: Path) -> dict[str, Any]:
+    """Where the data lay, and the most memory that this process and its workers took so far."""
+    page: dict[str, Any] = {"data": str(folder.resolve())}
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return page
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return page | {"peak_mib": round(max(peaks) / 1024)}
+
+
 def solved_json(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     """What `solve --json` prints: `score.json` without the cases, and the submission's path."""
     page = _score_page(challenge, solved)
@@ -270,7 +284,7 @@ def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
     return notes
 
 
-def _training_truth(
+def training_truth(
     open_truth: Callable[[Path, SettingsT], Truth[LabelT]],
     read_cases: Callable[[Path, Part], list[Case]],
     folder: Path,

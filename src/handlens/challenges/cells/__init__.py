@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.cells import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, MaskFormat, SampleDefaults
+from handlens.types import Adjusting, Artefact, Challenge, MaskFormat, Reporting, SampleDefaults
 
 CHALLENGE = Challenge(
     name="cells",
@@ -30,4 +30,12 @@ CHALLENGE = Challenge(
     training_fields=(options.CellsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks),
+    report=Reporting(
+        view=lazy(f"{__name__}.report:view"),
+        keep=Artefact("report", frozenset({"probability"}), lazy(f"{__name__}.report:keep_probability")),
+        adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
+        marks=score.MARKS,
+        marks_about=score.MARKS_ABOUT,
+        cheap_baseline=True,
+    ),
 )

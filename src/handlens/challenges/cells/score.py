@@ -12,6 +12,7 @@ import numpy.typing as npt
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import EMPTY, Rle, decode, encode, format_pairs, parse_pairs
 from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
+from handlens.views import Mark
 
 if TYPE_CHECKING:
     from handlens.challenges.cells.options import CellsSettings
@@ -27,6 +28,11 @@ MUCH_HIGHER = 0.1
 
 MAX_TRANSPOSED = 100_000_000
 """Largest image, in pixels, that is turned to see whether the hint applies: a hundred times the contest's."""
+
+MARKS = (Mark("HoVer-Net", 0.826), Mark("Otsu", 0.77))
+MARKS_ABOUT = (
+    "HoVer-Net and Otsu: what papers report on MoNuSeg, of which the contest's data are; a yardstick, other images."
+)
 
 
 def codec(settings: CellsSettings) -> Codec[Rle]:

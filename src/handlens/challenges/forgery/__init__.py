@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.forgery import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, MaskFormat, SampleDefaults
+from handlens.types import Adjusting, Artefact, Challenge, MaskFormat, Reporting, SampleDefaults
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -28,4 +28,13 @@ CHALLENGE = Challenge(
     parallel=True,
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks, several=True),
+    report=Reporting(
+        view=lazy(f"{__name__}.report:view"),
+        keep=Artefact("report", frozenset({"findings"}), lazy(f"{__name__}.report:keep_findings")),
+        adjust=Adjusting(
+            "sensitivity", lazy(f"{__name__}.report:usual_sensitivity"), lazy(f"{__name__}.report:adjusted")
+        ),
+        marks=score.MARKS,
+        marks_about=score.MARKS_ABOUT,
+    ),
 )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from handlens.masks.metrics import matched_f1_of_many
 from handlens.masks.rle import Rle, decode, encode, format_lists, parse_many_lists
 from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
+from handlens.views import Mark
 
 if TYPE_CHECKING:
     from handlens.challenges.forgery.options import ForgerySettings
@@ -22,6 +23,9 @@ ORDER: Order = "columns"
 """Pixels are numbered top to bottom, then right."""
 
 Instances = tuple[Rle, ...]
+
+MARKS = (Mark("1st of 1,564", 0.550), Mark("6th", 0.336), Mark("72nd", 0.189))
+MARKS_ABOUT = "Private scores of the contest on its own figures: a yardstick, other figures."
 
 
 def codec(settings: ForgerySettings) -> Codec[tuple[Rle, ...]]:

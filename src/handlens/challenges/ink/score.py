@@ -12,6 +12,7 @@ import numpy.typing as npt
 from handlens.masks.metrics import Counts, compare, fbeta, precision, recall
 from handlens.masks.rle import Rle, decode, encode, format_pairs, parse_pairs
 from handlens.types import Case, CaseScore, Codec, Order, Score, Shape, Truth
+from handlens.views import Mark
 
 if TYPE_CHECKING:
     from handlens.challenges.ink.options import InkSettings
@@ -27,6 +28,9 @@ ORDER: Order = "rows"
 
 ONE_PIXEL = Rle(np.array([0], np.int64), np.array([1], np.int64))
 """What is written where no ink was found: an empty cell is read as missing."""
+
+MARKS = (Mark("1st of 1,249", 0.6827), Mark("top 10 %", 0.621), Mark("median", 0.372))
+MARKS_ABOUT = "Private scores of the contest on its own fragments: a yardstick, other papyrus."
 
 
 def codec(settings: InkSettings) -> Codec[Rle]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.lesions import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Challenge, SampleDefaults
+from handlens.types import Adjusting, Challenge, Reporting, SampleDefaults
 
 CHALLENGE = Challenge(
     name="lesions",
@@ -28,4 +28,14 @@ CHALLENGE = Challenge(
     training_fields=(options.LesionsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     judge=lazy(f"{__name__}.judge:judge"),
+    report=Reporting(
+        view=lazy(f"{__name__}.report:view"),
+        sections=lazy(f"{__name__}.report:sections"),
+        rescore=lazy(f"{__name__}.report:rescore"),
+        adjust=Adjusting(
+            "sensitivity", lazy(f"{__name__}.report:usual_sensitivity"), lazy(f"{__name__}.report:adjusted")
+        ),
+        marks=score.MARKS,
+        marks_about=score.MARKS_ABOUT,
+    ),
 )

@@ -14,6 +14,7 @@ from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError
 from handlens.masks.metrics import Counts, class_f1
 from handlens.types import Case, CaseScore, Codec, Score, Truth
+from handlens.views import Mark
 
 if TYPE_CHECKING:
     from handlens.challenges.lesions.options import LesionsSettings
@@ -34,6 +35,11 @@ MAX_NUMBER_LENGTH = 400
 """Longest number that is looked at: a float has at most 1,075 decimals, and nobody writes a third of them."""
 
 _NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+MARKS = (Mark("frozen features", 0.52),)
+MARKS_ABOUT = (
+    "Frozen features: EfficientNet-Lite0 and a logistic regression on MILK10k; a yardstick, other photographs."
+)
 
 
 def codec(settings: LesionsSettings) -> Codec[Probabilities]:

@@ -32,7 +32,7 @@ def tables(
         lines.append(f"| {name} | {there} | {named} | {score.parts[f'F1 {name}']:.3f} | {others} |")
     lines += ["", "| subgroup | examples | accuracy | Weighted-F1 | macro-F1 of its classes | malignant found |"]
     lines.append("|---|---|---|---|---|---|")
-    for kind, members in _subgroups(cases, columns):
+    for kind, members in group_cases(cases, columns):
         lines.append(_row(kind, [true[id] for id in members], [said[id] for id in members], taxonomy))
     return lines
 
@@ -42,17 +42,22 @@ def macro_f1(parts: Mapping[str, float], names: Sequence[str]) -> float:
     return sum(parts[f"F1 {name}"] for name in names) / len(names) if names else 0.0
 
 
-def _row(kind: str, true: Sequence[str], said: Sequence[str], taxonomy: Taxonomy) -> str:
+def group_row(true: Sequence[str], said: Sequence[str], taxonomy: Taxonomy) -> tuple[int, float, float, float, str]:
+    """Of a subgroup: examples, accuracy, Weighted-F1, macro-F1 of the classes in it, and malignant ones found."""
     parts = score_classes(true, said, taxonomy)
     present = [name for name in taxonomy.classes if name in true]
     dangerous = taxonomy.groups["malignant"]
     found = [guess in dangerous for label, guess in zip(true, said, strict=True) if label in dangerous]
     caught = f"{sum(found) / len(found):.3f} of {len(found)}" if found else "-"
-    values = f"{parts['accuracy']:.3f} | {parts['Weighted-F1']:.3f} | {macro_f1(parts, present):.3f}"
-    return f"| {kind} | {len(true)} | {values} | {caught} |"
+    return len(true), parts["accuracy"], parts["Weighted-F1"], macro_f1(parts, present), caught
 
 
-def _subgroups(cases: Sequence[Case], columns: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+def _row(kind: str, true: Sequence[str], said: Sequence[str], taxonomy: Taxonomy) -> str:
+    examples, accuracy, weighted, macro, caught = group_row(true, said, taxonomy)
+    return f"| {kind} | {examples} | {accuracy:.3f} | {weighted:.3f} | {macro:.3f} | {caught} |"
+
+
+def group_cases(cases: Sequence[Case], columns: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     """Name and case ids of each, the largest kinds first within sex, age, site and the other columns."""
     found: dict[tuple[str, str], list[str]] = {("all", ""): [case.id for case in cases]}
     for case in cases:

@@ -43,7 +43,8 @@ def figure_page(
         generator=GENERATOR,
         record=record,
         back=back,
-        state=state(record),
+        banner=banner(record),
+        plain=plain_words(record),
         notes=notes(record),
         overview=image_url(overview),
         overview_caption=_overview_caption(record),
@@ -59,6 +60,7 @@ def figure_page(
 def summary_page(records: Sequence[Record], thumbnails: Mapping[str, Path], total: int) -> str:
     """All figures in one table, the most suspicious first; `thumbnails` by the figures' folders."""
     states = [state(record) for record in records]
+    ranked = rank(records)
     kinds = (
         ("found", "with copied regions"),
         ("doubtful", "worth a look"),
@@ -69,12 +71,62 @@ def summary_page(records: Sequence[Record], thumbnails: Mapping[str, Path], tota
         "inspect_summary.html",
         generator=GENERATOR,
         title=counted(total, "figure"),
-        found="found" in states,
+        banner=banner(ranked[0]) if ranked else "",
+        plain=_plain_summary(states),
         counts=[f"{states.count(name)} {words}" for name, words in kinds if name in states],
         stopped=f"Stopped: {len(records)} of {total} figures were inspected." if len(records) < total else "",
-        rows=[_summary_row(record, thumbnails.get(record["folder"])) for record in rank(records)],
+        papers=_papers(ranked, thumbnails),
         made_by=records[0] if records else None,
     )
+
+
+def banner(record: Record) -> str:
+    """What colours the banner: the confidence in the surest group; `doubtful` where none counts; else nothing."""
+    if "error" not in record and record["groups"]:
+        return max(record["groups"], key=lambda group: float(group["probability"]))["confidence"]  # type: ignore[no-any-return]
+    return "doubtful" if state(record) == "doubtful" else ""
+
+
+def plain_words(record: Record) -> tuple[str, str]:
+    """Two sentences for a reader who wants no numbers."""
+    if record["groups"]:
+        group = record["groups"][0]
+        names = " and ".join(region["name"] for region in group["regions"][:2])
+        return (
+            f"Regions {names} are alike as honest regions seldom are; the confidence is {group['confidence']}.",
+            "Compare them below: a person has to judge why.",
+        )
+    if record["doubtful"]:
+        return "No region stands out as a copy.", "Some pairs are worth a look, but are as likely to be honest."
+    return "No region of this figure was found to be a copy of another.", "That does not show that the figure is sound."
+
+
+def _plain_summary(states: Sequence[str]) -> tuple[str, str]:
+    if "found" in states:
+        return "Some figures have regions that look copied; the surest come first.", "Open a figure to compare them."
+    return "No figure has a region that was found to be copied.", "That does not show that the figures are sound."
+
+
+def _papers(ranked: Sequence[Record], thumbnails: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Figures by the paper that they are pages of, the most suspicious paper first; single pictures in a row."""
+    papers: list[tuple[str, list[Record]]] = []
+    place: dict[str, int] = {}
+    for record in ranked:
+        paper = record["file"] if record.get("page") else ""
+        if paper and paper in place:
+            papers[place[paper]][1].append(record)
+            continue
+        if paper or not papers or papers[-1][0]:
+            place[paper] = len(papers)
+            papers.append((paper, []))
+        papers[-1][1].append(record)
+    return [
+        {
+            "title": each[0]["figure"].rpartition("#")[0] if paper else "",
+            "rows": [_summary_row(record, thumbnails.get(record["folder"])) for record in each],
+        }
+        for paper, each in papers
+    ]
 
 
 def _match_rows(groups: Sequence[Record], colours: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -127,7 +179,7 @@ def _summary_row(record: Record, thumbnail: Path | None) -> dict[str, Any]:
         "thumbnail": image_url(thumbnail) if thumbnail else "",
         "name": record["figure"],
         "link": f"{quote(record['folder'])}/index.html" if thumbnail else "",
-        "state": state(record),
+        "banner": banner(record),
         "verdict": verdict(record),
         "top": (record.get("groups") or record.get("doubtful") or [None])[0],
         "remarks": [record["error"]] if "error" in record else notes(record),

@@ -1,0 +1,80 @@
+"""What the report shows of an image of cells: outlines of answer and truth, where they disagree, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from handlens.artefacts import REPORT_DATA, file_of
+from handlens.challenges.cells.decision import CellsDecision
+from handlens.challenges.cells.options import SHIPPED
+from handlens.challenges.cells.predictor import PROBABILITY
+from handlens.challenges.cells.score import EMPTY_DICE
+from handlens.errors import DataError
+from handlens.inference.model import open_model
+from handlens.io.files import replacing
+from handlens.io.images import read_grey, write_png
+from handlens.io.row_reader import RowReader, lasting
+from handlens.masks.components import drop_small, fill_holes
+from handlens.masks.metrics import compare, dice
+from handlens.masks.rle import Rle, encode
+from handlens.masks.showing import along_rows, mask_layers, reasons
+from handlens.types import Case, Prediction
+from handlens.views import CaseView, Layer
+
+if TYPE_CHECKING:
+    from handlens.challenges.cells.options import CellsSettings
+
+WORDS = {
+    "missed": "no cell was answered here",
+    "extra": "there is no cell here",
+    "merged": "cells that are apart, answered as one",
+    "split": "one cell, answered as several",
+    "extent": "the outline is too wide or too narrow",
+}
+
+MOST_PIXELS = 16_000_000
+"""Of an image whose probabilities are kept, so that its threshold can be changed: 4000 x 4000."""
+
+
+def view(_out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
+    """The image with outlines over it."""
+    if case.shape is None:
+        raise DataError(case.fault or "no picture: only a solution file was given", file=case.path)
+    image = lasting(case.path)
+    said = along_rows(answer, image.shape, settings.order)
+    there = None if label is None else along_rows(label, image.shape, settings.order)
+    layers = (Layer("image", image.shape, image.read), *mask_layers(said, there, image.shape))
+    share = said.area / max(1, image.shape[0] * image.shape[1])
+    if there is None:
+        return CaseView(layers, facts={"share of the image": share})
+    lost = 1 - dice(compare(said, there), empty=EMPTY_DICE)
+    return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
+
+
+def keep_probability(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:
+    """The probability of every pixel in 255 steps, of images that are not too large to be changed at once."""
+    levels = prediction.artefacts[PROBABILITY]
+    if levels.size <= MOST_PIXELS:
+        with replacing(kept_file(out, case)) as temporary:
+            write_png(temporary, levels)
+
+
+def fitted_threshold(model: Path | None) -> float:
+    return open_model(model or SHIPPED, challenge="cells").decision(CellsDecision).threshold
+
+
+def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: CellsSettings) -> Rle:
+    """The cells above another threshold, from the probabilities that were kept."""
+    path = kept_file(out, case)
+    if not path.is_file():
+        raise DataError(f"more than {MOST_PIXELS:,} pixels: solve it again with another model", file=case.path)
+    mask = read_grey(path) > value * 255
+    shape = mask.shape[0], mask.shape[1]
+    decision = open_model(model or SHIPPED, challenge="cells").decision(CellsDecision)
+    filled = fill_holes(encode(mask, order="rows"), shape, largest=decision.largest_hole)
+    return drop_small(filled, shape, smallest=decision.smallest)
+
+
+def kept_file(out: Path, case: Case) -> Path:
+    return file_of(out / REPORT_DATA, case, "probability.png")

@@ -1,0 +1,146 @@
+"""What all reports of answers share: cases as they are shown, what they lost, and the score among others."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handlens.errors import DataError, counted
+from handlens.report.interval import bootstrap
+from handlens.report.page import ShownCase
+from handlens.report.pictures import PictureStore, draw_case
+from handlens.types import AnyChallenge, Case, CaseScore, Reporting
+from handlens.views import CaseView, Reason, Section, Table
+
+INLINE_PIXELS = 40_000_000
+"""Pixels of all pictures together up to which they lie in the page itself, about 15 MB; more lie in a folder beside."""
+
+REASONS_SHOWN = 40
+"""Reasons of a case on the page, the costliest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is to be shown: cases with their answers, labels, scores and warnings, by id."""
+
+    cases: Sequence[Case]
+    answers: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    scores: Mapping[str, CaseScore]
+    warnings: Mapping[str, Sequence[str]]
+
+
+def open_pictures(known: Known, folder: Path) -> PictureStore:
+    return PictureStore(folder, inline=sum(case.pixels or 0 for case in known.cases) <= INLINE_PIXELS)
+
+
+def show_case(
+    challenge: AnyChallenge, out: Path, known: Known, number: int, settings: Any, store: PictureStore
+) -> ShownCase:
+    """One case on the page; what is wrong with its file stands in the place of its picture."""
+    case = known.cases[number]
+    score = known.scores.get(case.id)
+    view, fault = CaseView(), ""
+    pictures: dict[str, Any] = {}
+    if challenge.report is not None and case.id in known.answers:
+        try:
+            view = challenge.report.view(out, case, known.answers[case.id], known.labels.get(case.id), settings)
+            pictures = draw_case(view, store)
+        except (DataError, OSError) as error:
+            fault = "" if case.path == Path() else str(error)
+    reasons = sorted(view.reasons, key=lambda reason: -reason.lost)
+    return ShownCase(
+        id=case.id,
+        place=number,
+        value=score.value if score else None,
+        words=view.words or _words(losses_of(reasons)),
+        losses=losses_of(reasons),
+        reasons=reasons[:REASONS_SHOWN],
+        facts={**(score.parts if score else {}), **view.facts},
+        tags=view.tags,
+        warnings=list(known.warnings.get(case.id, ())),
+        pictures=pictures,
+        fault=fault,
+    )
+
+
+def losses_of(reasons: Sequence[Reason]) -> dict[str, tuple[int, float]]:
+    """How many reasons there are of each kind and what they cost together, the costliest kind first."""
+    kinds: dict[str, tuple[int, float]] = {}
+    for reason in reasons:
+        count, lost = kinds.get(reason.kind, (0, 0.0))
+        kinds[reason.kind] = count + 1, lost + reason.lost
+    return dict(sorted(kinds.items(), key=lambda item: -item[1][1]))
+
+
+def _words(losses: Mapping[str, tuple[int, float]]) -> str:
+    return ", ".join(f"{count} {kind}" + (f" ({lost:.3f})" if lost else "") for kind, (count, lost) in losses.items())
+
+
+def where_lost(cases: Sequence[ShownCase]) -> list[Section]:
+    """A table of what all cases lost, by kind, where that is known."""
+    totals: dict[str, tuple[int, float, int]] = {}
+    for case in cases:
+        for kind, (count, lost) in case.losses.items():
+            before = totals.get(kind, (0, 0.0, 0))
+            totals[kind] = before[0] + count, before[1] + lost, before[2] + 1
+    if not any(lost for _, lost, _ in totals.values()):
+        return []
+    ordered = sorted(totals.items(), key=lambda item: -item[1][1])
+    rows = [(kind, count, lost / len(cases), several) for kind, (count, lost, several) in ordered]
+    text = "Points that each kind of error costs, as a mean over all cases."
+    return [Section("Where points were lost", text, [Table("", ("kind", "errors", "points lost", "cases"), rows)])]
+
+
+def parts_of(parts: Mapping[str, float] | None) -> list[Section]:
+    if not parts or len(parts) < 2:
+        return []
+    return [Section("The score and its parts", "", [Table("", ("part", "value"), list(parts.items()))])]
+
+
+def own_sections(challenge: AnyChallenge, known: Known, settings: Any) -> list[Section]:
+    if challenge.report is None or not known.answers:
+        return []
+    return list(challenge.report.sections(known.cases, known.answers, known.labels, settings))
+
+
+def interval_of(challenge: AnyChallenge, scores: Sequence[CaseScore], settings: Any) -> tuple[float, float] | None:
+    reporting = challenge.report
+    return bootstrap(len(scores), lambda chosen: reporting.rescore(scores, chosen, settings)) if reporting else None
+
+
+def marks_of(reporting: Reporting[Any, Any, Any] | None, score: float | None) -> dict[str, float]:
+    return {mark.name: mark.value for mark in reporting.marks} if reporting and score is not None else {}
+
+
+def about_score(challenge: AnyChallenge, cases: int, score: float | None) -> str:
+    if score is None:
+        return ""
+    words = f"{challenge.metric}. The bar is a 95 % bootstrap interval over {counted(cases, 'case')}."
+    if cases < 2:
+        words = f"{challenge.metric}. One case gives no interval."
+    about = challenge.report.marks_about if challenge.report else ""
+    return f"{words} {about}".strip()
+
+
+def verdict_of(challenge: AnyChallenge, score: float | None, empty: float | None) -> str:
+    if score is None:
+        return "A valid submission. No score: the data folder has no labels for these cases."
+    metric = challenge.metric.partition(",")[0].partition(":")[0]
+    return f"{metric} {score:.4f}" + ("" if empty is None else f"; predicting nothing gives {empty:.4f}")
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    from importlib.metadata import version
+
+    names = ("numpy", "onnxruntime", "opencv-python-headless")
+    packages = ", ".join(f"{name} {version(name)}" for name in names)
+    return {
+        "machine": f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+        "packages": packages,
+    }

@@ -1,0 +1,273 @@
+"""The report of what a solve left in its folder, and one page of several."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from handlens.errors import DataError, HandlensError, counted
+from handlens.io.submissions import require_submission, write_submission
+from handlens.pipeline.folders import find_truth, read_cases
+from handlens.pipeline.reporting import (
+    Known,
+    about_score,
+    interval_of,
+    marks_of,
+    open_pictures,
+    own_sections,
+    parts_of,
+    show_case,
+    verdict_of,
+    versions,
+    where_lost,
+)
+from handlens.pipeline.runs import package_version
+from handlens.pipeline.solving import load, training_truth
+from handlens.report.page import FILES, PAGE, Report, write_report
+from handlens.settings import fields_of
+from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work
+from handlens.views import Section, Table
+
+SCORE_FILE = "score.json"
+
+
+def report_solve(
+    challenge: AnyChallenge, out: Path, data: Path | None = None, *, baseline: bool = False, back: str = ""
+) -> tuple[Path, Report]:
+    """Write `report.html` and `report.json` of what a solve left in its folder.
+
+    `data` is the data folder, where it has moved since. `baseline`: score the baseline too, to compare with. `back` is
+    the address of a page about several reports.
+    """
+    page = read_score(out)
+    settings = challenge.settings(**page["settings"])
+    part: Part = page["part"]
+    folder = data or Path(page["data"])
+    notes = list(page["notes"])
+    known, lost = _solved(challenge, page, out, folder, part, settings)
+    notes += [lost] if lost else []
+    shutil.rmtree(out / FILES, ignore_errors=True)
+    store = open_pictures(known, out / FILES)
+    scores = [known.scores[case.id] for case in known.cases if case.id in known.scores]
+    references = {} if page["empty_score"] is None else {"empty answer": page["empty_score"]}
+    reporting = challenge.report
+    if scores and (baseline or (reporting is not None and reporting.cheap_baseline and page["solver"] == "model")):
+        references |= _baseline(challenge, known, folder, settings)
+    score = page["score"]
+    cases = [show_case(challenge, out, known, number, settings, store) for number in range(len(known.cases))]
+    report = Report(
+        kind="solve",
+        title=f"{challenge.title}: {counted(page['count'], 'case')}",
+        subtitle=f"{folder.name or folder} · {challenge.asks}",
+        verdict=verdict_of(challenge, score, page["empty_score"]),
+        state="scored" if score is not None else "",
+        challenge=challenge.name,
+        metric=challenge.metric,
+        score=score,
+        interval=interval_of(challenge, scores, settings) if scores else None,
+        references=references | marks_of(reporting, score),
+        score_about=about_score(challenge, len(scores), score),
+        notes=list(dict.fromkeys(notes)),
+        sections=[*parts_of(page.get("parts")), *where_lost(cases), *own_sections(challenge, known, settings)],
+        cases=cases,
+        facts=_facts(page, folder, settings, page["seconds"]),
+        command=_command(challenge, page, folder, out, settings),
+        files=[(name, name) for name in _files(out)],
+        handlens=package_version(),
+    )
+    write_report(report, out / PAGE, back=back)
+    return out / PAGE, report
+
+
+def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Path) -> Path:
+    """Answers with another threshold: submission and page in a folder of their own; nothing is predicted again."""
+    adjusting = challenge.report.adjust if challenge.report else None
+    if adjusting is None:
+        raise HandlensError(f"{challenge.name} has no threshold to change")
+    page = read_score(out)
+    settings = challenge.settings(**page["settings"])
+    folder, part = Path(page["data"]), page["part"]
+    known, lost = _solved(challenge, page, out, folder, part, settings)
+    if lost:
+        raise DataError(lost)
+    model = Path(page["model"]) if page.get("model") else None
+    answers = {case.id: adjusting.answer(out, case, value, model, settings) for case in known.cases}
+    write_submission(target / "submission.csv", challenge.codec(settings), known.cases, answers)
+    score = None
+    if known.labels:
+        score = challenge.score(answers, Truth(tuple(known.cases), lambda case: known.labels[case.id]), settings)
+    scores = {case.id: case for case in score.cases} if score else {}
+    changed = Known(known.cases, answers, known.labels, scores, known.warnings)
+    shutil.rmtree(target / FILES, ignore_errors=True)
+    store = open_pictures(changed, target / FILES)
+    cases = [show_case(challenge, out, changed, number, settings, store) for number in range(len(known.cases))]
+    report = Report(
+        kind="adjusted",
+        title=f"{challenge.title}: {adjusting.name} {value:.2f}",
+        subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
+        verdict=verdict_of(challenge, score.value if score else None, page["empty_score"]),
+        challenge=challenge.name,
+        metric=challenge.metric,
+        score=score.value if score else None,
+        references={} if score is None or page["score"] is None else {"as fitted": page["score"]},
+        score_about="A threshold that is chosen by looking at the score says little about other cases."
+        if score
+        else "",
+        sections=where_lost(cases),
+        cases=cases,
+        facts={"data": str(folder), adjusting.name: value, **versions()},
+        files=[("submission.csv", "submission.csv")],
+        handlens=package_version(),
+    )
+    write_report(report, target / PAGE)
+    return target / PAGE
+
+
+def read_score(out: Path) -> dict[str, Any]:
+    """What a solve wrote down about itself."""
+    path = out / SCORE_FILE
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no {SCORE_FILE} in it: name a folder that `handlens solve` wrote", file=out) from None
+    except ValueError:
+        page = None
+    expected = {"challenge": str, "settings": dict, "part": str, "data": str, "notes": list, "count": int}
+    if not isinstance(page, dict) or any(not isinstance(page.get(name), kind) for name, kind in expected.items()):
+        raise DataError("damaged, or of another version: solve again", file=path)
+    found: dict[str, Any] = page
+    return found
+
+
+def _solved(
+    challenge: AnyChallenge, page: Mapping[str, Any], out: Path, folder: Path, part: Part, settings: Any
+) -> tuple[Known, str]:
+    """Cases, answers and labels of a solve, and why some of that is not there."""
+    scores = {case["id"]: CaseScore(case["id"], case["value"], case["parts"]) for case in page.get("cases", ())}
+    warnings = page.get("warnings", {})
+    try:
+        cases: Sequence[Case] = read_cases(challenge, folder, part)
+    except DataError as error:
+        ids = scores or warnings
+        return Known([Case(id, Path()) for id in ids], {}, {}, scores, warnings), f"no pictures, because {error}"
+    answers = require_submission(out / page["submission"], challenge.codec(settings), cases)
+    truth = _truth(challenge, folder, part, settings) if scores else None
+    labels = {case.id: truth.read(case) for case in truth.cases if case.id in answers} if truth else {}
+    return Known(cases, answers, labels, scores, warnings), ""
+
+
+def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: Any) -> Truth[Any] | None:
+    place = find_truth(challenge, folder, settings, part) if folder.is_dir() else None
+    return challenge.open_truth(place, settings) if place else None
+
+
+def _baseline(challenge: AnyChallenge, known: Known, folder: Path, settings: Any) -> dict[str, float]:
+    """What the baseline scores on the same cases; nothing where there is none, or a case cannot be read."""
+    if challenge.baseline is None or not known.labels:
+        return {}
+    try:
+        predictor = load(
+            challenge,
+            settings=settings,
+            solver="baseline",
+            training=partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings),
+        )
+        answers = {}
+        for case in known.cases:
+            with predictor.decode(case) as decoded:
+                answers[case.id] = predictor.predict(decoded, Work()).answer
+    except HandlensError:
+        return {}
+    truth = Truth(tuple(known.cases), lambda case: known.labels[case.id])
+    return {"baseline": challenge.score(answers, truth, settings).value}
+
+
+def _facts(page: Mapping[str, Any], folder: Path, settings: Any, seconds: float | None) -> dict[str, Any]:
+    changed = _changed(settings)
+    facts: dict[str, Any] = {"data": str(folder), "part": page["part"], "cases": page["count"]}
+    facts["predictor"] = page.get("model") or ("included model" if page["solver"] == "model" else page["solver"])
+    facts |= {"settings": ", ".join(f"{name} {value}" for name, value in changed.items()) or "defaults"}
+    if seconds is not None:
+        facts |= {"seconds": f"{seconds:.1f}", "seconds a case": f"{seconds / max(1, page['count']):.2f}"}
+    if page.get("peak_mib"):
+        facts["peak memory"] = f"{page['peak_mib']:,.0f} MiB"
+    return facts | versions()
+
+
+def _changed(settings: Any) -> dict[str, Any]:
+    """The settings for `solve` that are not at their defaults."""
+    plain = settings.plain()
+    return {
+        field.path: plain[field.path]
+        for field in fields_of(settings)
+        if "solve" in field.commands
+        and field.path in plain
+        and plain[field.path] != type(settings)().plain()[field.path]
+    }
+
+
+def _command(challenge: AnyChallenge, page: Mapping[str, Any], folder: Path, out: Path, settings: Any) -> str:
+    words = ["handlens", "solve", challenge.name, str(folder), "-o", str(out)]
+    words += ["--model", page["model"]] if page.get("model") else []
+    words += ["--solver", page["solver"]] if page["solver"] != "model" else []
+    words += ["--part", page["part"]]
+    for name, value in _changed(settings).items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] if value is True else [flag, str(value)]
+    return shlex.join(words)
+
+
+def _files(out: Path) -> list[str]:
+    """What lies beside the page and is about all cases."""
+    names = ("submission.csv", "submission.parquet", "score.json", "objects.csv", "summary.csv", "predictions.csv")
+    return [name for name in names if (out / name).is_file()]
+
+
+def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Path:
+    """One page with the cases of several reports, by the name of each; links lead to their own pages."""
+    rows = [
+        (name, report.metric, len(report.cases), report.score, *(report.interval or (None, None)))
+        for name, (_, report) in reports.items()
+    ]
+    cases = [
+        replace(
+            case, id=f"{name} {case.id}", place=place, tags=(name, *case.tags), pictures=_moved(case.pictures, name)
+        )
+        for name, (_, report) in reports.items()
+        for place, case in enumerate(report.cases)
+    ]
+    columns = ("challenge", "metric", "cases", "score", "95 % interval from", "to")
+    report = Report(
+        kind="demo",
+        title=f"{counted(len(reports), 'challenge')}, solved and scored",
+        subtitle="Synthetic data. Choose a challenge under Show, and click on a case to look at it.",
+        verdict=" · ".join(f"{name} {one.score:.3f}" for name, (_, one) in reports.items() if one.score is not None),
+        state="scored",
+        sections=[Section("Scores", "", [Table("", columns, rows)])],
+        cases=cases,
+        facts=versions(),
+        command=shlex.join(["handlens", "demo", "-o", str(page.parent)]),
+        files=[(f"{name}: its own report", quote(f"{name}/{path.name}")) for name, (path, _) in reports.items()],
+        handlens=package_version(),
+    )
+    write_report(report, page)
+    return page
+
+
+def _moved(value: Any, folder: str) -> Any:
+    """Addresses of pictures as seen from the folder above."""
+    if isinstance(value, dict):
+        return {
+            key: f"{quote(folder)}/{each}"
+            if key in ("src", "path", "thumbnail") and not each.startswith("data:")
+            else _moved(each, folder)
+            for key, each in value.items()
+        }
+    return [_moved(each, folder) for each in value] if isinstance(value, list) else value

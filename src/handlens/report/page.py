@@ -1,0 +1,205 @@
+"""A report as a value, as JSON and as a page: whatever stands on the page stands in the JSON too."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from handlens.io.files import write_text
+from handlens.report import SCRIPT, render
+from handlens.report.charts import draw_chart, draw_scale
+from handlens.views import Chart, Matrix, Reason, Section, Table
+
+PAGE, TWIN, FILES = "report.html", "report.json", "report_files"
+GENERATOR = "handlens report"
+"""Tells our pages from those of others."""
+
+WITH_WARNINGS = "with warnings"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCase:
+    """A case on the page: what it is worth, why, what was odd, and its pictures as `pictures.draw_case` made them.
+
+    `losses` are the number and the cost of all reasons of each kind; `reasons` may be the costliest alone.
+    """
+
+    id: str
+    place: int
+    value: float | None = None
+    words: str = ""
+    reasons: Sequence[Reason] = ()
+    losses: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    pictures: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a page says. `references` are other scores by name; `problems` those of a refused submission."""
+
+    kind: str
+    title: str
+    subtitle: str
+    verdict: str
+    state: str = ""
+    challenge: str = ""
+    metric: str = ""
+    score: float | None = None
+    interval: tuple[float, float] | None = None
+    references: Mapping[str, float] = field(default_factory=dict)
+    score_about: str = ""
+    notes: Sequence[str] = ()
+    sections: Sequence[Section] = ()
+    cases: Sequence[ShownCase] = ()
+    problems: Sequence[Mapping[str, Any]] = ()
+    problems_left: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+    files: Sequence[tuple[str, str]] = ()
+    handlens: str = ""
+
+    @property
+    def scored(self) -> bool:
+        return any(case.value is not None for case in self.cases)
+
+    def as_json(self) -> dict[str, Any]:
+        """The twin: all but the pixels."""
+        page = asdict(self)
+        page["sections"] = [
+            {"title": part.title, "text": part.text, "items": [_item_json(item) for item in part.items]}
+            for part in self.sections
+        ]
+        page["cases"] = [{**_case_json(case), "pictures": _without_pixels(case.pictures)} for case in self.cases]
+        return page
+
+
+def write_report(report: Report, path: Path, *, back: str = "") -> None:
+    """Write the twin, then the page; `back` is where a page about several of them lies."""
+    twin = path.with_suffix(".json")
+    write_text(twin, json.dumps(_finite(report.as_json()), indent=1) + "\n")
+    write_text(path, page_of(report, twin=twin.name, back=back))
+
+
+def page_of(report: Report, *, twin: str, back: str = "") -> str:
+    """The page as text."""
+    cards = [_case(case) for case in order_cases(report.cases)]
+    scale = None
+    if report.score is not None:
+        scale = draw_scale(report.score, report.interval, list(report.references.items()))
+    return render(
+        "report.html",
+        script=SCRIPT if report.cases else "",
+        pictures="data: 'self' file:" if report.cases else "data:",
+        generator=GENERATOR,
+        report=report,
+        scale=scale,
+        sections=[_section(part) for part in report.sections],
+        cards=cards,
+        tags=_tags(cards),
+        twin=twin,
+        back=back,
+    )
+
+
+def order_cases(cases: Sequence[ShownCase]) -> list[ShownCase]:
+    """The worst first; those without a score in the order of the data."""
+    return sorted(cases, key=lambda case: (math.inf if case.value is None else case.value, case.place))
+
+
+def _case(case: ShownCase) -> dict[str, Any]:
+    pictures = dict(case.pictures)
+    thumbnail = pictures.pop("thumbnail", "")
+    tags = [*case.tags, *case.losses]
+    tags += [WITH_WARNINGS] if case.warnings or case.fault else []
+    data = {**_case_json(case), **pictures}
+    return {
+        "id": case.id,
+        "place": case.place,
+        "value": case.value,
+        "words": case.words,
+        "warnings": case.warnings,
+        "fault": case.fault,
+        "thumbnail": thumbnail,
+        "size": (pictures.get("width", 1), pictures.get("height", 1)),
+        "tags": list(dict.fromkeys(tag for tag in tags if tag)),
+        "data": _finite(data),
+    }
+
+
+def _case_json(case: ShownCase) -> dict[str, Any]:
+    return {
+        "id": case.id,
+        "value": case.value,
+        "words": case.words,
+        "reasons": [asdict(reason) for reason in case.reasons],
+        "losses": {kind: {"count": count, "lost": lost} for kind, (count, lost) in case.losses.items()},
+        "facts": dict(case.facts),
+        "tags": list(case.tags),
+        "warnings": list(case.warnings),
+        "fault": case.fault,
+    }
+
+
+def _without_pixels(pictures: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with pictures that lie in the page itself left out: what they are stands there still."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                name: bare(each) for name, each in value.items() if name not in ("src", "thumbnail") or _is_file(each)
+            }
+        return [bare(each) for each in value] if isinstance(value, list) else value
+
+    found: dict[str, Any] = bare(dict(pictures))
+    return found
+
+
+def _is_file(address: Any) -> bool:
+    return not str(address).startswith("data:")
+
+
+def _tags(cards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Words to filter by: kinds of reasons and the challenge's own, in the order of first sight, warnings last."""
+    found = list(dict.fromkeys(tag for card in cards for tag in card["tags"]))
+    return [*(tag for tag in found if tag != WITH_WARNINGS), *([WITH_WARNINGS] if WITH_WARNINGS in found else [])]
+
+
+def _section(part: Section) -> dict[str, Any]:
+    return {"title": part.title, "text": part.text, "drawn": [_item(item) for item in part.items]}
+
+
+def _item(item: Chart | Matrix | Table) -> dict[str, Any]:
+    if isinstance(item, Chart):
+        return {"kind": "chart", "title": item.title, "svg": draw_chart(item)}
+    if isinstance(item, Table):
+        return {"kind": "table", "title": item.title, "columns": item.columns, "rows": item.rows}
+    lines = []
+    for name, counts in zip(item.rows, item.counts, strict=True):
+        most = sum(counts) or 1
+        lines.append((name, [(count, math.ceil(4 * count / most)) for count in counts]))
+    return {"kind": "matrix", "title": item.title, "columns": item.columns, "lines": lines}
+
+
+def _item_json(item: Chart | Matrix | Table) -> dict[str, Any]:
+    return {"kind": type(item).__name__.lower(), **asdict(item)}
+
+
+def _finite(value: Any) -> Any:
+    """The same with numbers that JSON does not know as null, and numpy's as Python's."""
+    if isinstance(value, dict):
+        return {str(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str | int | None):
+        return value
+    return _finite(value.item()) if hasattr(value, "item") else str(value)

@@ -1,0 +1,152 @@
+"use strict";
+(() => {
+  const find = (id) => document.getElementById(id);
+  const make = (name, parts = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), parts);
+    made.append(...children);
+    return made;
+  };
+  const base = location.pathname.replace(/[^/]*$/, "");
+  const say = (text) => { find("told").textContent = text; find("told").hidden = !text; };
+  const ask = async (path, options = {}) => {
+    const answer = await fetch(base + path, options);
+    const page = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(page.error || `the server says ${answer.status}`);
+    return page;
+  };
+  const post = (path, question = {}) => ask(path, { method: "POST", body: JSON.stringify(question) });
+  const guarded = (work) => async (...values) => {
+    try { say(""); await work(...values); } catch (error) { say(error.message); }
+  };
+
+  // --- uploads -----------------------------------------------------------------------------------------------------
+
+  let ready = null, shown = null;
+  const upload = guarded(async (files) => {
+    if (!files.length) return;
+    const job = await post("jobs");
+    for (const [number, { path, file }] of files.entries()) {
+      say(`uploading ${number + 1} of ${files.length}: ${path}`);
+      const name = path.split("/").map(encodeURIComponent).join("/");
+      await ask(`jobs/${job.id}/input/${name}`, { method: "PUT", body: file });
+    }
+    const { challenge, why } = await ask(`jobs/${job.id}/guess`);
+    ready = job.id;
+    find("kind").value = challenge;
+    find("taken").textContent = `${files.length === 1 ? files[0].path : `${files.length} files`}: taken for ${challenge} (${why}).`;
+    find("ready").hidden = false;
+    say("");
+  });
+  const chosen = (input) => [...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+  const walk = async (entry, before = "") => {
+    if (entry.isFile) return [{ path: before + entry.name, file: await new Promise((yes, no) => entry.file(yes, no)) }];
+    const reader = entry.createReader(), found = [];
+    for (;;) {
+      const some = await new Promise((yes, no) => reader.readEntries(yes, no));
+      if (!some.length) break;
+      for (const each of some) found.push(...(await walk(each, `${before}${entry.name}/`)));
+    }
+    return found;
+  };
+  const dropped = guarded(async (transfer) => {
+    const entries = [...transfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry()).filter(Boolean);
+    const files = [...transfer.files].map((file) => ({ path: file.name, file }));
+    const found = entries.length ? (await Promise.all(entries.map((entry) => walk(entry)))).flat() : files;
+    await upload(found.filter(({ path }) => !path.split("/").some((part) => part.startsWith("."))));
+  });
+
+  // --- jobs ----------------------------------------------------------------------------------------------------------
+
+  const words = (job) => {
+    if (job.state === "running") return job.total ? `at work: ${job.done} of ${job.total}` : "at work";
+    return { new: "not started", waiting: "waiting", done: "done", failed: `failed: ${job.message}`, cancelled: job.message }[job.state];
+  };
+  const row = (job) => {
+    const line = make("li", { className: "job" });
+    line.dataset.id = job.id;
+    line.dataset.state = job.state;
+    const button = (text, work) => make("button", { type: "button", className: "act", textContent: text, onclick: guarded(work) });
+    line.append(make("b", { textContent: job.title || "upload" }), make("span", { className: "soft", textContent: job.challenge }),
+      make("span", { className: "state", textContent: words(job) }));
+    if (job.state === "running") {
+      const bar = make("progress", { max: job.total || 1 });
+      if (job.total) bar.value = job.done;
+      bar.setAttribute("aria-label", "Progress");
+      line.append(bar);
+    }
+    if (["waiting", "running"].includes(job.state)) line.append(button("Stop", () => post(`jobs/${job.id}/cancel`).then(refresh)));
+    if (job.state === "done") line.append(button("Look", () => look(job)));
+    if (["failed", "cancelled"].includes(job.state)) line.append(button("Start again", () => post(`jobs/${job.id}/start`, { challenge: job.challenge }).then(refresh)));
+    if (!["waiting", "running"].includes(job.state)) line.append(button("Remove", async () => {
+      await ask(`jobs/${job.id}`, { method: "DELETE" });
+      if (shown === job.id) { find("result").hidden = true; shown = null; }
+      await refresh();
+    }));
+    return line;
+  };
+  let last = "";
+  const refresh = async () => {
+    const { jobs } = await ask("jobs");
+    const now = JSON.stringify(jobs);
+    if (now !== last) find("jobs").replaceChildren(...jobs.filter((job) => job.state !== "new").map(row));
+    last = now;
+    for (const job of jobs) if (job.id === awaited && job.state === "done") { awaited = null; await look(job); }
+  };
+
+  // --- a result --------------------------------------------------------------------------------------------------------
+
+  let awaited = null;
+  const look = async (job) => {
+    shown = job.id;
+    find("result").hidden = false;
+    find("result-title").textContent = job.title;
+    find("page").src = `${base}jobs/${job.id}/files/${job.page}`;
+    find("zip").href = `${base}jobs/${job.id}/all.zip`;
+    find("adjust-label").hidden = !job.adjust;
+    if (job.adjust) {
+      find("adjust-name").textContent = job.adjust.name;
+      find("adjust").value = job.adjust.start;
+      find("adjust-value").textContent = Number(job.adjust.start).toFixed(2);
+    }
+    const { files } = await ask(`jobs/${job.id}/files`);
+    const links = files.slice(0, 60).flatMap(({ name }) => {
+      const href = `${base}jobs/${job.id}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
+      return [make("a", { textContent: name, href, download: name.split("/").pop() }), " "];
+    });
+    find("downloads").replaceChildren(...links);
+  };
+  let asked = 0;
+  const adjust = guarded(async () => {
+    const value = Number(find("adjust").value), mine = (asked += 1), id = shown;
+    find("adjust-value").textContent = value.toFixed(2);
+    const { page } = await post(`jobs/${id}/adjust`, { value });
+    if (mine !== asked || id !== shown) return;
+    const hash = (() => { try { return find("page").contentWindow.location.hash; } catch (error) { return ""; } })();
+    find("page").src = `${base}jobs/${id}/files/${page}?value=${value}${hash}`;
+  });
+
+  // --- events ------------------------------------------------------------------------------------------------------------
+
+  const drop = find("drop");
+  for (const name of ["dragenter", "dragover"]) drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
+  for (const name of ["dragleave", "drop"]) drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.remove("over"); });
+  drop.addEventListener("drop", (event) => dropped(event.dataTransfer));
+  find("pick-files").onclick = () => find("files").click();
+  find("pick-folder").onclick = () => find("folder").click();
+  for (const id of ["files", "folder"]) find(id).onchange = () => { const some = chosen(find(id)); find(id).value = ""; upload(some); };
+  find("go").addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(async () => {
+      await post(`jobs/${ready}/start`, { challenge: find("kind").value });
+      awaited = ready;
+      find("ready").hidden = true;
+      await refresh();
+    })();
+  });
+  find("adjust").onchange = adjust;
+  const poll = async () => {
+    try { await refresh(); } catch (error) { say("the server does not answer; is it still running?"); }
+    setTimeout(poll, 700);
+  };
+  poll();
+})();

@@ -1,0 +1,1 @@
+"""Web pages on this machine's own address: the app. Needs the extra `app`; nothing leaves the machine."""
