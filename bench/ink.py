@@ -27,15 +27,17 @@ from typing import Any
 
 import cv2
 import numpy as np
+import tifffile
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
+from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.options import SHIPPED
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.predictor import open_network
 from handlens.challenges.ink.sample import make_fragment, write_volume
 from handlens.challenges.ink.tiles import Resources, predict
-from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
+from handlens.challenges.ink.window import Surface, Window, find_surface
 from handlens.inference.model import MODEL, is_model, open_model
 from handlens.io import volumes
 from handlens.io.images import read_mask, write_png
@@ -48,8 +50,28 @@ THREADS = 2
 UNSEEN = 9001
 """Seed of the fragments that are asked; those of --make have others."""
 
-TRAINING = ((11, 4, 1024, 1024, 24), (12, 2, 1536, 1024, 24), (13, 2, 2304, 768, 24), (14, 2, 1024, 768, 65))
-"""Seed, count, rows, columns and slices of training fragments: letters of all sizes, thin and thick stacks."""
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Training fragments that are alike but for their seed."""
+
+    seed: int
+    count: int
+    shape: tuple[int, int]
+    slices: int = 24
+    difficulty: float = 1.0
+    flaked: float | None = None
+
+
+TRAINING = (
+    Kind(21, 2, (1024, 1024)),
+    Kind(22, 2, (1024, 768), difficulty=1.5, flaked=0.3),
+    Kind(23, 2, (1024, 768), slices=65),
+)
+"""What the shipped model learned from: ink of ordinary and of little strength, thin and thick stacks.
+
+It began with the weights of a model that had learned from seeds 11 to 14.
+"""
 
 INK = registry.challenge("ink")
 
@@ -71,22 +93,44 @@ def make_training(folder: Path, maps: Path) -> None:
     """Fragments in the contest's layout, under `train/`, numbered; what is there already is left."""
     found = letters.find_maps(maps) if maps.is_dir() else []
     number = 0
-    for seed, count, rows, columns, slices in TRAINING:
-        for index in range(count):
+    for kind in TRAINING:
+        for index in range(kind.count):
             number += 1
-            make_one(folder / "train" / str(number), (seed, index), (rows, columns), slices, found)
-            print(f"{folder / 'train' / str(number)}: {rows} x {columns} x {slices}", file=sys.stderr, flush=True)
+            make_one(folder / "train" / str(number), (kind.seed, index), kind, found)
+            print(f"{folder / 'train' / str(number)}: {kind}", file=sys.stderr, flush=True)
 
 
-def make_one(place: Path, seed: tuple[int, ...], shape: tuple[int, int], slices: int, maps: list[Path]) -> None:
+def make_one(place: Path, seed: tuple[int, ...], kind: Kind, maps: list[Path]) -> None:
     """One labelled fragment; a folder without its label is not whole, and made again."""
     if (place / "inklabels.png").is_file():
         return
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    fragment = make_fragment(seed, shape, slices=slices, difficulty=1.0, maps=maps)
+    fragment = make_fragment(
+        seed, kind.shape, slices=kind.slices, difficulty=kind.difficulty, maps=maps, flaked=kind.flaked
+    )
     label, _ = write_volume(place, fragment)
     write_png(place / "inklabels.png", label)
+
+
+LAYER_PIECES = {"train/left": (0, 928), "train/middle": (992, 1888), "test/right": (1920, 2560)}
+"""Columns of the real layer: a piece to learn from for each fold, and the quarter that nothing is learned from."""
+
+
+def make_layer(folder: Path, real: Path) -> None:
+    """Pieces of the real layer in the contest's layout, the right quarter with its label under `truth/`."""
+    layer = cv2.imread(str(real / "32.jpg"), cv2.IMREAD_GRAYSCALE)
+    label = read_mask(real / "inklabels.png")
+    if layer is None:
+        sys.exit(f"{real}: no 32.jpg there")
+    for name, (left, right) in LAYER_PIECES.items():
+        part, piece = name.split("/")
+        place, truth = folder / name, folder / ("truth" if part == "test" else part) / piece
+        for path in (place / "surface_volume", truth):
+            path.mkdir(parents=True, exist_ok=True)
+        tifffile.imwrite(place / "surface_volume" / "00.tif", np.ascontiguousarray(layer[:, left:right]))
+        write_png(place / "mask.png", np.ones((len(layer), right - left), bool))
+        write_png(truth / "inklabels.png", np.ascontiguousarray(label[:, left:right]))
 
 
 def make_unseen(folder: Path, size: int, maps: Path) -> Path:
@@ -144,8 +188,6 @@ def best_of_mean(case: Case, truth: np.ndarray) -> float:
 
 def draw(path: Path, case: Case, levels: Path, truth: np.ndarray) -> None:
     """A slice near the surface, the ink map, and the truth, side by side, half size."""
-    import tifffile
-
     stack, mask = open_fragment(case.path)
     layer = find_surface(stack, mask, Window()).read(0, stack.shape[0])[11]
     planes = (layer, (tifffile.imread(levels) >> 8).astype(np.uint8), truth.astype(np.uint8) * np.uint8(255))
@@ -288,7 +330,12 @@ print(time.perf_counter() - started, peak())
 def measure_big(work: Path, shape: tuple[int, int], slices: int, model: Path, maps: Path) -> Iterator[Row]:
     folder = work / f"big-{shape[0]}x{shape[1]}x{slices}"
     begun = time.perf_counter()
-    make_one(folder / "test" / "a", (UNSEEN, 9), shape, slices, letters.find_maps(maps) if maps.is_dir() else [])
+    make_one(
+        folder / "test" / "a",
+        (UNSEEN, 9),
+        Kind(UNSEEN, 1, shape, slices),
+        letters.find_maps(maps) if maps.is_dir() else [],
+    )
     print(f"{folder}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
     size = f"{shape[0]} x {shape[1]} x {slices}"
     outs = [work / f"{folder.name}-{name}" for name in ("whole", "killed")]
@@ -368,7 +415,8 @@ def main() -> None:
     given = parser.parse_args()
     maps = given.data / "letters"
     if given.make:
-        return make_training(given.make, maps)
+        make_training(given.make / "phantom", maps)
+        return make_layer(given.make / "real_layer", given.data / "real_layer")
     if not is_model(given.model):
         sys.exit(f"{given.model}: no model there: name a finished training with --model")
     os.environ["OMP_NUM_THREADS"] = str(THREADS)
@@ -378,7 +426,7 @@ def main() -> None:
     rows += measure_crop(given.data / "real_crop", given.model)
     shape = (640, 320) if given.quick else (3072, 2048)
     beside = given.work / f"beside-{shape[0]}x{shape[1]}"
-    make_one(beside, (UNSEEN, 8), shape, 24, letters.find_maps(maps) if maps.is_dir() else [])
+    make_one(beside, (UNSEEN, 8), Kind(UNSEEN, 1, shape), letters.find_maps(maps) if maps.is_dir() else [])
     rows += measure_monai(beside, given.model, 1 if given.quick else 3)
     if given.big or given.quick:
         shape, slices = ((1600, 300), 24) if given.quick else ((8181, 6330), 65)

@@ -18,9 +18,9 @@ def test_ink_is_inside_the_mask_and_not_too_small():
     mask = np.zeros(SHAPE, bool)
     mask[10:590, 20:510] = True
     whole = cv2.resize(coarse, (520, 604), interpolation=cv2.INTER_LINEAR)[: SHAPE[0], : SHAPE[1]]
-    everything = decode(InkDecision(threshold=0.5).apply(coarse, mask), SHAPE, order="rows")
+    everything = decode(InkDecision(threshold=0.5).apply(coarse, mask, slices=24), SHAPE, order="rows")
     assert np.array_equal(everything, (whole > 0.5) & mask)
-    large = decode(InkDecision(threshold=0.5, smallest=300).apply(coarse, mask), SHAPE, order="rows")
+    large = decode(InkDecision(threshold=0.5, smallest=300).apply(coarse, mask, slices=24), SHAPE, order="rows")
     count, labels, stats, _ = cv2.connectedComponentsWithStats(everything.astype(np.uint8), connectivity=4)
     kept = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= 300)
     assert 1 < len(kept) < count

@@ -16,10 +16,10 @@ from onnx_models import save
 
 from handlens import pipeline, registry
 from handlens.challenges.ink import data, predictor
+from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.options import InkSettings
-from handlens.challenges.ink.predictor import MAP, MASK, InkPredictor, load
+from handlens.challenges.ink.predictor import MAP, MASK, SHEET, THRESHOLD, InkPredictor, load
 from handlens.challenges.ink.tiles import Resources
-from handlens.challenges.ink.window import open_fragment
 from handlens.cli import cli
 from handlens.errors import DataError, ModelError
 from handlens.masks.rle import decode
@@ -98,7 +98,7 @@ def test_a_model_solves(folder, model, tmp_path):
 def test_nothing_about_the_work_changes_the_answer(folder, model):
     case = data.read_cases(folder, "test")[0]
     expected = predict(model, case)
-    assert set(expected.artefacts) == {MAP, MASK}
+    assert set(expected.artefacts) == {MAP, MASK, SHEET, THRESHOLD}
     for changed in (Resources(1, 1), Resources(1, 3, 17), Resources(1, 2, 300)):
         found = predict(model, case, changed)
         assert np.array_equal(found.answer.starts, expected.answer.starts)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = InkSettings()
 SMALL = InkTraining(below=6, above=5, crop=64, turns=1, augmentation=InkAugmentation(shift=1))
-STILL = InkAugmentation(shift=0, zoom=1, mix_share=0, contrast=0, brightness=0)
+STILL = InkAugmentation(shift=0, zoom=1, mix_share=0, few_share=0, contrast=0, brightness=0)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def task(folder, tmp_path_factory):
-    return make_task(folder, SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
+    return make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path):
@@ -59,7 +59,7 @@ def test_from_a_folder_to_an_answer(folder, tmp_path):
     assert "F0.5, out of fold" in numbers
     page = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert (page["folds"], page["finished"], list(page["scores"])) == (2, True, ["1", "2"])  # not 5: two fragments
-    assert set(page["decision"]) == {"threshold", "smallest", "turns"}
+    assert set(page["decision"]) == {"threshold", "smallest", "turns", "few"}
     assert page["difference"] < 1e-4
     assert not (tmp_path / "run" / "windows").exists()
     solved = pipeline.solve(ink, folder, tmp_path / "out", model=tmp_path / "run")
@@ -114,7 +114,9 @@ def test_a_crop_without_changes_is_the_fragment(task):
     assert found
 
 
-@pytest.mark.parametrize("kind", [{"mix_share": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"contrast": 0.5, "brightness": 30}])
+@pytest.mark.parametrize(
+    "kind", [{"mix_share": 1.0}, {"zoom": 2.0}, {"shift": 1}, {"few_share": 1.0}, {"contrast": 0.5, "brightness": 30}]
+)
 def test_changes_change(task, kind):
     part = task.make_item.__self__.parts[0]
     window = Window(6, 5, "last", 1)
@@ -129,7 +131,7 @@ def test_changes_change(task, kind):
 
 
 def test_a_single_fragment_is_cut_into_separated_parts(folder, tmp_path):
-    task = make_task(folder / "train" / "1", SMALL, SETTINGS, tmp_path, 3)
+    task = make_task([(folder / "train" / "1", 1.0)], SMALL, SETTINGS, tmp_path, 3)
     assert task.ids == tuple(f"1 part {number}" for number in (1, 2, 3))
     assert len(set(task.groups)) == 3
     places = cut_apart((130, 110), 3)
@@ -146,7 +148,7 @@ def test_the_best_decision_is_found(task):
     for index, part in enumerate(parts):
         share = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
         share = share.reshape(share.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
-        predictions[index] = (0.2 + 0.4 * share).astype(np.float32)
+        predictions[index] = (0.2 + 0.4 * share).astype(np.float32)[None]
     decision = task.decide((0, 1), predictions)
     assert 0.3 < decision.threshold < 0.5
     answers = {id: task.answer(index, predictions[index], decision) for index, id in enumerate(task.ids)}
@@ -159,7 +161,7 @@ def test_a_threshold_that_costs_nothing_is_low(task):
     for index, part in enumerate(task.make_item.__self__.parts):
         squares = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
         share = squares.reshape(squares.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
-        predictions[index] = np.where(share > 0.5, 0.9, 0.1).astype(np.float32)
+        predictions[index] = np.where(share > 0.5, 0.9, 0.1).astype(np.float32)[None]
     assert 0.1 < task.decide((0, 1), predictions).threshold < 0.45
 
 
@@ -168,7 +170,7 @@ def test_f_half_of_levels_is_that_of_pixels(task):
     coarse = np.random.default_rng(0).random([-(-side // 4) for side in part.mask.shape]).astype(np.float32)
     found = f_half_at_levels(coarse, part)
     for level in (1, 300, 900):
-        answer = task.answer(0, coarse, InkDecision(threshold=level / LEVELS))
+        answer = task.answer(0, coarse[None], InkDecision(threshold=level / LEVELS))
         value = fbeta(compare(answer, encode(part.ink > 0, order="rows")), beta=0.5, empty=0)
         assert found[level - 1] == pytest.approx(value, abs=2e-3)
 
@@ -182,7 +184,8 @@ def test_the_quick_measure():
 def test_predictions_are_of_the_whole_part(task, tmp_path):
     export(task.graph(task.make_network().eval()), tmp_path / "model.onnx", facts={})
     answer = task.infer(tmp_path / "model.onnx")(0)
-    assert (answer.shape, answer.dtype) == ((33, 28), np.float32)
+    assert (answer.shape, answer.dtype) == ((2, 33, 28), np.float32)  # all slices, and a few of them
+    assert not np.array_equal(answer[0], answer[1])
     assert 0 <= answer.min() < answer.max() <= 1
 
 
@@ -194,7 +197,7 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     ink, data = registry.challenge("ink"), tmp_path / "data"
     pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
     fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
-    caught = CaughtFiles(make_task(data, fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files")
+    caught = CaughtFiles(make_task([(data, 1.0)], fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files")
     schedule = SCHEDULE.replace(steps=8, batch=2, threads=1, accelerator="cpu", memory_format="channels_last")
     engine.train(caught.make_task, schedule, InkSettings(folds=2), tmp_path / "run", no_progress)
     plan, cases = read_plan(tmp_path / "run"), caught.task.cases
@@ -216,10 +219,10 @@ def test_what_is_fitted_is_what_ships(tmp_path):
 def test_windows_are_made_once(folder, tmp_path, monkeypatch):
     from handlens.challenges.ink.window import Surface
 
-    make_task(folder, SMALL, SETTINGS, tmp_path, 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npy", "2.npy"]
+    make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0-1.npy", "0-2.npy"]
     monkeypatch.setattr(Surface, "read", None)
-    make_task(folder, SMALL, SETTINGS, tmp_path, 2)
+    make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path, 2)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ def test_fragments_without_ink_are_refused(folder, tmp_path):
     place = shutil.copytree(folder / "train" / "1", tmp_path / "1")
     write_png(place / "inklabels.png", np.zeros((130, 110), bool))
     with pytest.raises(DataError, match="no ink in any label"):
-        make_task(place, SMALL, SETTINGS, tmp_path / "cache", 2)
+        make_task([(place, 1.0)], SMALL, SETTINGS, tmp_path / "cache", 2)
 
 
 def test_the_truth_of_parts(task):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tifffile
 
+from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.sheet import Depths
-from handlens.challenges.ink.window import Surface, Window, find_surface, open_fragment
+from handlens.challenges.ink.window import Surface, Window, find_surface
 from handlens.errors import DataError, HandlensError
 from handlens.io import volumes
 from handlens.io.images import write_png

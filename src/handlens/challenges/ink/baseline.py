@@ -19,9 +19,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.data import MASK, VOLUME
+from handlens.challenges.ink.layout import find_files, open_fragment
 from handlens.challenges.ink.score import BETA, ORDER
-from handlens.challenges.ink.window import read_fragment_mask
 from handlens.io import volumes
 from handlens.masks.metrics import Counts, fbeta
 from handlens.masks.rle import Rle, decode, encode
@@ -132,7 +131,7 @@ class DepthStatisticsPredictor:
         """The mask of a fragment's folder."""
         case = Case(Path(value).name, Path(value))
         rle = self.predict(case).answer
-        return decode(rle, volumes.open_stack(case.path / VOLUME).shape, order=ORDER)
+        return decode(rle, find_files(case.path).open_stack().shape, order=ORDER)
 
 
 # --- from pixels to blocks ---------------------------------------------------------------------------------------
@@ -168,8 +167,7 @@ def _group(case: Case) -> str:
 
 def reduce_fragment(folder: Path, *, band: int) -> Reduced:
     """Stream a fragment's stack, slice by slice and band by band, into block means."""
-    stack = volumes.open_stack(folder / VOLUME)
-    mask = read_fragment_mask(folder / MASK, stack.shape)
+    stack, mask = open_fragment(folder)
     block = int(np.clip(round(min(stack.shape) / 128), 1, 16))
     rows, columns = (-(-side // block) for side in stack.shape)
     planes = np.empty((KINDS, stack.depth, rows, columns), np.float32)

@@ -11,10 +11,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.options import InkAugmentation
 from handlens.challenges.ink.score import ORDER
 from handlens.challenges.ink.tiles import STRIDE
-from handlens.challenges.ink.window import Bytes, Mask, Surface, Window, copy_tall, find_surface, open_fragment
+from handlens.challenges.ink.window import FEW, Bytes, Mask, Surface, Window, copy_tall, find_surface
 from handlens.errors import DataError
 from handlens.io.files import replacing
 from handlens.masks.rle import Rle, decode, encode
@@ -22,12 +23,22 @@ from handlens.types import Case, Progress, Truth
 
 Random = np.random.Generator
 Item = dict[str, npt.NDArray[Any]]
+Layers = npt.NDArray[np.intp]
 
 CELL = 32
 """Side in pixels of the cells that crops are centred in: those with enough of the mask."""
 
 GAP = 0.06
 """Share of a fragment's length that is left out between two parts of it, so that none is seen from the other."""
+
+ONE_SLICE = 0.5
+"""Share of one slice among crops of few: a single picture is the commonest thing that people have but a whole stack."""
+
+THINNEST = 1 / 3
+"""Layers in the thinnest slice: of a scan of 65 slices, one is a 65th of the sheet's surroundings, a layer a 24th."""
+
+MOVED = 3.0
+"""Layers by which few slices may lie beside the surface: ink is to be seen that far, not farther."""
 
 MIDDLE = 115.0
 """Grey about which contrast changes."""
@@ -39,6 +50,8 @@ class FragmentPart:
 
     id: str
     group: str
+    source: str
+    slices: int
     window: Bytes
     mask: Mask
     ink: Bytes
@@ -52,29 +65,56 @@ class FragmentPart:
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-def read_parts(truth: Truth[Rle], window: Window, cache: Path, progress: Progress, *, folds: int) -> list[FragmentPart]:
-    """Labelled fragments, each a part; a single one is cut into as many parts as there are folds, with gaps between."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A folder of labelled fragments, and how often it is drawn beside others."""
+
+    name: str
+    truth: Truth[Rle]
+    weight: float = 1.0
+
+
+def read_parts(
+    sources: Sequence[Source], window: Window, cache: Path, progress: Progress, *, folds: int
+) -> list[FragmentPart]:
+    """Labelled fragments, each a part; one that is alone in its folder is cut into as many parts as there are folds.
+
+    Between such parts there are gaps. With several folders, ids begin with the folder's name.
+    """
     parts: list[FragmentPart] = []
-    for number, case in enumerate(truth.cases):
-        progress(number, len(truth.cases), f"flattening fragment {case.id}")
-        stack, mask = open_fragment(case.path)
-        stack = copy_tall(stack, cache)
-        layers = _keep_window(case, find_surface(stack, mask, window), cache)
-        ink = decode(truth.read(case), stack.shape, order=ORDER).view(np.uint8)
-        name = case.group or case.id
-        if len(truth.cases) > 1:
-            parts.append(_part(case.id, name, layers, mask, ink))
-            continue
-        places = cut_apart(stack.shape, folds)
-        found = [(number, mask[place], ink[place], layers[:, *place]) for number, place in enumerate(places, 1)]
-        parts += [
-            _part(f"{case.id} part {number}", f"{name} part {number}", own, inside, label)
-            for number, inside, label, own in found
-            if inside.any()
-        ]
+    cases = [(number, source, case) for number, source in enumerate(sources) for case in source.truth.cases]
+    for done, (number, source, case) in enumerate(cases):
+        progress(done, len(cases), f"flattening fragment {case.id}")
+        before = f"{source.name}/" if len(sources) > 1 else ""
+        path = cache / f"{number}-{case.id}.npy"
+        parts += _read_fragment(case, source, before, window, path, 1 if len(source.truth.cases) > 1 else folds)
     if not any(part.ink.any() for part in parts):
-        raise DataError("no ink in any label: nothing can be learned from it", file=truth.cases[0].path)
+        raise DataError("no ink in any label: nothing can be learned from it", file=cases[0][2].path)
     return parts
+
+
+def _read_fragment(
+    case: Case, source: Source, before: str, window: Window, path: Path, count: int
+) -> list[FragmentPart]:
+    stack, mask = open_fragment(case.path)
+    layers = _keep_window(find_surface(copy_tall(stack, path.parent), mask, window), path)
+    ink = decode(source.truth.read(case), stack.shape, order=ORDER).view(np.uint8)
+    id_, group = f"{before}{case.id}", f"{before}{case.group or case.id}"
+    if count == 1:
+        return [_part(id_, group, source.name, stack.depth, layers, mask, ink)]
+    return [
+        _part(
+            f"{id_} part {number}",
+            f"{group} part {number}",
+            source.name,
+            stack.depth,
+            layers[:, *place],
+            mask[place],
+            ink[place],
+        )
+        for number, place in enumerate(cut_apart(stack.shape, count), 1)
+        if mask[place].any()
+    ]
 
 
 def cut_apart(shape: tuple[int, int], count: int) -> list[tuple[slice, slice]]:
@@ -90,10 +130,9 @@ def cut_apart(shape: tuple[int, int], count: int) -> list[tuple[slice, slice]]:
     return [(found, everything) if shape[0] >= shape[1] else (everything, found) for found in ranges]
 
 
-def _keep_window(case: Case, surface: Surface, cache: Path) -> Bytes:
+def _keep_window(surface: Surface, path: Path) -> Bytes:
     """The flattened window of a whole fragment, in a file that is mapped into memory."""
     height, width = surface.shape
-    path = cache / f"{case.id}.npy"
     if not path.is_file():
         step = max(64 // surface.grain, 1) * surface.grain
         with replacing(path) as temporary:
@@ -106,13 +145,13 @@ def _keep_window(case: Case, surface: Surface, cache: Path) -> Bytes:
     return mapped
 
 
-def _part(name: str, group: str, window: Bytes, mask: Mask, ink: Bytes) -> FragmentPart:
+def _part(name: str, group: str, source: str, slices: int, window: Bytes, mask: Mask, ink: Bytes) -> FragmentPart:
     cells = np.argwhere(_share(mask, CELL) > 0.5)
     if not len(cells):
         cells = np.argwhere(_share(mask, CELL) > 0)
     if not len(cells):
         raise DataError(f"fragment {name}: its mask is empty")
-    return FragmentPart(name, group, window, mask, ink, cells * CELL + CELL // 2)
+    return FragmentPart(name, group, source, slices, window, mask, ink, cells * CELL + CELL // 2)
 
 
 def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
@@ -137,15 +176,16 @@ def make_item(rng: Random, part: FragmentPart, window: Window, crop: int, how: I
 def _cut(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAugmentation) -> Item:
     """A crop of some size, at some depth, brought to the wanted size."""
     side = round(crop * float(np.exp(rng.uniform(-1, 1) * np.log(how.zoom))))
-    first = window.spare + int(rng.integers(-how.shift, how.shift + 1))
+    layers = choose_layers(rng, window, how)
     middle = part.cells[int(rng.integers(len(part.cells)))] + rng.integers(-CELL // 2, CELL // 2 + 1, 2)
     place = [_range(int(at), side, length) for at, length in zip(middle, part.mask.shape, strict=True)]
     rows, columns = (slice(low, high) for low, high in place)
-    planes = np.asarray(part.window[first : first + window.below + window.above, rows, columns])
-    planes = _padded(planes, side)
+    first, last = int(layers.min()), int(layers.max()) + 1
+    planes = _padded(np.asarray(part.window[first:last, rows, columns]), side)
     if side != crop:
         size = (crop, crop)
         planes = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_LINEAR) for plane in planes])
+    planes = planes[layers - first]
     squares = (crop // STRIDE, crop // STRIDE)
     ink, inside = (
         np.asarray(
@@ -154,6 +194,31 @@ def _cut(rng: Random, part: FragmentPart, window: Window, crop: int, how: InkAug
         for values in (part.ink, part.mask)
     )
     return {"window": planes, "ink": ink, "weight": inside * np.float32(0.98) + np.float32(0.02)}
+
+
+def choose_layers(rng: Random, window: Window, how: InkAugmentation) -> Layers:
+    """Which of a part's layers, spare ones among them, a crop has: all, moved by some, or a few about the surface."""
+    if rng.random() >= how.few_share:
+        first = window.spare + int(rng.integers(-how.shift, how.shift + 1))
+        return np.arange(first, first + window.below + window.above)
+    slices = 1 if rng.random() < ONE_SLICE else int(rng.integers(2, FEW))
+    thickness = float(np.exp(rng.uniform(np.log(THINNEST), 0)))
+    return few_layers(window, slices, thickness=thickness, moved=float(rng.uniform(-MOVED, MOVED)))
+
+
+def few_layers(window: Window, slices: int, *, thickness: float = 1.0, moved: float = 0.0) -> Layers:
+    """Which layers of a part the window of a stack would have that has only this many slices.
+
+    They are `thickness` layers thick and lie about the surface, or that many layers above it. Beyond them the first and
+    the last go on, as in the window of such a stack.
+
+    >>> few_layers(Window(below=3, above=3), 2).tolist()
+    [2, 2, 2, 3, 3, 3]
+    """
+    middle = slices // 2
+    number = np.clip(np.arange(window.below + window.above) - window.below + middle, 0, slices - 1)
+    place = window.spare + window.below + moved + (number - middle) * thickness
+    return np.asarray(np.clip(np.rint(place), 0, window.layers - 1), np.intp)
 
 
 def _range(middle: int, side: int, length: int) -> tuple[int, int]:
@@ -204,6 +269,12 @@ def _paste(rng: Random, item: Item, other: Item) -> Item:
     return answer
 
 
-def pixels(parts: Sequence[FragmentPart]) -> tuple[float, ...]:
-    """How often a part is drawn: as often as it is large."""
-    return tuple(float(np.count_nonzero(part.mask)) for part in parts)
+def draw_weights(parts: Sequence[FragmentPart], sources: Sequence[Source]) -> tuple[float, ...]:
+    """How often a part is drawn: a folder as often as its weight says, a part within it as often as it is large."""
+    areas = [float(np.count_nonzero(part.mask)) for part in parts]
+    shares = {
+        source.name: source.weight
+        / sum(area for area, part in zip(areas, parts, strict=True) if part.source == source.name)
+        for source in sources
+    }
+    return tuple(area * shares[part.source] for area, part in zip(areas, parts, strict=True))

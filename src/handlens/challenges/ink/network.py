@@ -6,10 +6,14 @@ numbers, and engines for CPUs are several times faster at it.
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from handlens.errors import ModelError
 from handlens.training.norm import SharedBatchNorm
 
 CENTRE, SPREAD = 115.0, 45.0
@@ -93,3 +97,65 @@ class DepthNet(nn.Module):
             features = block(torch.cat([large, other], 1))
         logits: Tensor = self.head(features)[:, 0]
         return logits
+
+
+# --- starting from another network ----------------------------------------------------------------------------------
+
+
+def start_from(network: nn.Module, model: Path, example: Tensor) -> None:
+    """Give a network the weights of an exported one.
+
+    An exported network has its norms folded into convolutions. They are unfolded with the statistics of an example
+    batch, so that the network answers as the exported one does, in training too.
+    """
+    folded = _read_folded(model)
+    names = {name: module for name, module in network.named_modules() if isinstance(module, nn.Conv2d)}
+    try:
+        for name, convolution in names.items():
+            convolution.weight.data.copy_(folded[f"{name}.weight"])
+            if convolution.bias is not None:
+                convolution.bias.data.copy_(folded[f"{name}.bias"])
+        biases = {name: folded[f"{name}.weight_bias"] for name, each in names.items() if each.bias is None}
+    except (KeyError, RuntimeError):
+        raise ModelError(f"{model}: no network of this form: start from one of the same width") from None
+    hooks = []
+    for name, bias in biases.items():
+        norm = network.get_submodule(_norm_of(name))
+        hooks.append(norm.register_forward_pre_hook(partial(_unfold, bias)))
+    with torch.no_grad():
+        network.train()(example)
+    for hook in hooks:
+        hook.remove()
+
+
+def _read_folded(model: Path) -> dict[str, Tensor]:
+    import onnx
+    from onnx import numpy_helper
+
+    try:
+        graph = onnx.load(str(model)).graph
+    except Exception as error:  # whatever the parser says of a file that is none
+        raise ModelError(f"{model}: not a readable model: {error}") from None
+    before = "network."
+    return {
+        tensor.name.removeprefix(before): torch.from_numpy(numpy_helper.to_array(tensor).copy())
+        for tensor in graph.initializer
+        if tensor.name.startswith(before)
+    }
+
+
+def _norm_of(convolution: str) -> str:
+    """The name of the norm after a convolution."""
+    inside, last = convolution.rsplit(".", 1)
+    return f"{inside}.norm" if last == "convolution" else f"{inside}.{int(last) + 1}"
+
+
+def _unfold(bias: Tensor, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Set a norm so that it only adds this bias to values of these statistics."""
+    if not isinstance(norm, SharedBatchNorm) or norm.running_mean is None or norm.running_var is None:
+        raise TypeError("not a norm")
+    variance, mean = torch.var_mean(inputs[0], (0, 2, 3))
+    norm.running_mean.copy_(mean)
+    norm.running_var.copy_(variance)
+    norm.weight.data.copy_((variance + norm.eps).sqrt())
+    norm.bias.data.copy_(mean + bias)

@@ -29,8 +29,12 @@ class InkSettings(TrainSettings, frozen=True, kw_only=True):
     ] = None
     write: Annotated[
         str | None,
-        setting("Files for every fragment: some of mask,overlay, or all, or none  [default: all]", "solve"),
+        setting("Files for every fragment: some of mask,overlay,contours, or all, or none  [default: all]", "solve"),
     ] = None
+    reverse: Annotated[
+        bool,
+        setting("The sheet is seen from behind: its written side looks to the other end of the stack.", "solve"),
+    ] = False
     probability: Annotated[
         Literal["tiff", "zarr"] | None,
         setting("Write the probability map too, 16 bits: OUT/probability/NAME.tif or NAME.zarr.", "solve"),
@@ -40,6 +44,18 @@ class InkSettings(TrainSettings, frozen=True, kw_only=True):
         setting("A folder of label maps, *inklabels.png, to take letters from  [default: drawn ones]", "sample"),
     ] = None
     difficulty: Annotated[float, setting("1 is an ordinary fragment; above it ink is weaker.", "sample", ge=0)] = 1.0
+    flaked: (
+        Annotated[
+            float,
+            setting(
+                "Share of the ink that has come off in spots; real segments: 0.3  [default: 0.03]",
+                "sample",
+                ge=0.001,
+                le=0.9,
+            ),
+        ]
+        | None
+    ) = None
     slices: Annotated[int, setting("Slices of a stack; the contest's have 65.", "sample", ge=1)] = 24
     width: (
         Annotated[int, setting("Width of a fragment  [default: a quarter more than its height]", "sample", ge=1)] | None
@@ -53,6 +69,9 @@ class InkAugmentation(Settings, frozen=True, kw_only=True):
     zoom: Annotated[float, setting("largest change of scale, either way; 1 for none", ge=1, le=4)] = 1.25
     mix_share: Annotated[
         float, setting("share of crops with mixup or CutMix with another crop of the same fragment", ge=0, le=1)
+    ] = 0.3
+    few_share: Annotated[
+        float, setting("share of crops with few layers: one to seven slices, the others repeated", ge=0, le=1)
     ] = 0.3
     contrast: Annotated[float, setting("spread of the logarithm of contrast", ge=0, le=5)] = 0.15
     brightness: Annotated[float, setting("spread of brightness in grey levels", ge=0, le=255)] = 8.0
@@ -70,6 +89,9 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
     crop: Annotated[int, setting("side of a training crop in pixels", ge=64, multiple_of=32)] = 256
+    start: Annotated[
+        str, setting("model folder whose weights are the first ones; it must not have seen these fragments")
+    ] = ""
     augmentation: InkAugmentation = InkAugmentation()
 
     def __post_init__(self) -> None:

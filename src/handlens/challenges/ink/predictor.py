@@ -14,27 +14,29 @@ import numpy.typing as npt
 from handlens.artefacts import choose
 from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.decision import InkDecision
-from handlens.challenges.ink.files import KINDS, write_mask, write_overlay
+from handlens.challenges.ink.files import KINDS, write_contours, write_mask, write_overlay
+from handlens.challenges.ink.layout import find_inside, open_fragment
 from handlens.challenges.ink.maps import write_map
 from handlens.challenges.ink.options import SHIPPED, InkSettings
 from handlens.challenges.ink.result import InkResult
 from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.tiles import STRIDE, Map, Resources, WindowReader
 from handlens.challenges.ink.tiles import predict as predict_tiles
-from handlens.challenges.ink.window import REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface, open_fragment
+from handlens.challenges.ink.window import REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface
 from handlens.errors import DataError, ModelError, counted
 from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session, check_probabilities
 from handlens.io.extras import need
-from handlens.io.volumes import Stack, open_stack
+from handlens.io.volumes import Stack
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
 from handlens.runstore.plan import PLAN
 from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
-MAP, MASK = "map", "mask"
-"""Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W)."""
+MAP, MASK, SHEET, THRESHOLD = "map", "mask", "sheet", "threshold"
+"""Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W); its
+`Surface`; the threshold that was used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class InkPredictor:
-    """A network over the flattened sheet, and its decision. Artefacts: `map` and `mask`.
+    """A network over the flattened sheet, and its decision. Artefacts: `map`, `mask`, `sheet` and `threshold`.
 
     A copy that is pickled for another process has one thread.
     """
@@ -94,14 +96,19 @@ class InkPredictor:
         return predict_tiles(window, self.network, self.resources, work)
 
     def predict(self, fragment: Scan, work: Work = ALONE, /) -> Prediction[Rle]:
-        coarse = self.infer(self._flatten(fragment, work), work)
-        return Prediction(self.decision.apply(coarse, fragment.mask), {MAP: coarse, MASK: fragment.mask})
+        surface = self._flatten(fragment, work)
+        coarse = self.infer(surface, work)
+        slices = fragment.stack.depth
+        answer = self.decision.apply(coarse, fragment.mask, slices=slices)
+        threshold = self.decision.for_slices(slices).threshold
+        return Prediction(answer, {MAP: coarse, MASK: fragment.mask, SHEET: surface, THRESHOLD: threshold})
 
     def __call__(self, value: Any, /, mask: Any = None) -> InkResult:
-        """The result for a fragment's folder, a folder of slices, or a (slices, H, W) array."""
+        """The result for a fragment's folder, a folder of slices, a picture, or a (slices, H, W) or (H, W) array."""
         fragment = as_fragment(value, mask)
         prediction = self.predict(fragment)
-        return InkResult(prediction.artefacts[MAP], fragment.mask, prediction.answer, fragment.stack)
+        found = prediction.artefacts
+        return InkResult(found[MAP], fragment.mask, prediction.answer, found[SHEET], found[THRESHOLD])
 
     def _flatten(self, fragment: Scan, work: Work) -> Surface:
         """The fragment with its sheet found; what an earlier, killed run found is used again."""
@@ -117,19 +124,21 @@ class InkPredictor:
 
 
 def as_fragment(value: Any, mask: Any = None) -> Scan:
-    """What a notebook passes, as a fragment."""
+    """What a notebook passes, as a fragment; without a mask the scan is where it is not 0."""
     if isinstance(value, str | Path):
-        folder = Path(value)
-        if (folder / "surface_volume").is_dir() or (folder / "surface_volume.zarr").is_dir():
-            return Scan(*open_fragment(folder))
-        stack = open_stack(folder)
+        stack, inside = open_fragment(Path(value))
     else:
         array = np.asarray(value)
+        array = array[None] if array.ndim == 2 else array
         if array.ndim != 3 or not array.size or array.dtype not in (np.uint8, np.uint16):
-            what = f"an array of {array.dtype} with shape {array.shape}"
-            raise DataError(f"{what} is no volume: expected (slices, H, W) of uint8 or uint16, or a folder")
+            what = f"an array of {array.dtype} with shape {np.shape(value)}"
+            expected = "(slices, H, W) or (H, W) of uint8 or uint16, or a path"
+            raise DataError(f"{what} is no volume: expected {expected}")
         stack = open_array(array)
-    inside = np.ones(stack.shape, bool) if mask is None else np.asarray(mask) > 0
+        inside = find_inside(stack)
+        inside = inside if inside.any() else np.ones(stack.shape, bool)
+    if mask is not None:
+        inside = np.asarray(mask) > 0
     if inside.shape != stack.shape:
         raise DataError(f"the mask has shape {inside.shape}, the slices {stack.shape}: they must be equal")
     return Scan(stack, inside)
@@ -141,6 +150,8 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     window = Window.of(model.plan.fields)
     if window is None:
         raise ModelError(f"{model.folder / PLAN}: it does not say which layers the model looks at: train again")
+    if context.settings.reverse:
+        window = replace(window, side="first" if window.side == "last" else "last")
     decision = model.decision(InkDecision)
     resources = Resources(context.settings.turns or decision.turns, context.threads or usable_cores())
     return InkPredictor(open_network(model.file, window), window, decision, resources, model)
@@ -168,7 +179,11 @@ def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredicto
 def artefacts(settings: InkSettings) -> list[Artefact[Rle]]:
     """The files that `--write` names, and with `--probability` the map of every fragment."""
     keep, kinds = frozenset({MAP, MASK}), choose(settings.write, KINDS, KINDS)
-    writers = {"mask": (frozenset[str](), write_mask), "overlay": (keep, write_overlay)}
+    writers = {
+        "mask": (frozenset[str](), write_mask),
+        "overlay": (frozenset({MAP, SHEET, THRESHOLD}), write_overlay),
+        "contours": (frozenset[str](), write_contours),
+    }
     found = [Artefact(kind, *writers[kind]) for kind in KINDS if kind in kinds]
     if settings.probability == "zarr":
         need("zarr", "a Zarr map")  # before hours of work, not after

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from handlens.challenges.ink.files import overlay_bands
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.score import ORDER
-from handlens.io.volumes import Stack
+from handlens.challenges.ink.window import Surface
 from handlens.masks.rle import Rle, decode
 from handlens.results import picture_html
 
@@ -26,7 +26,10 @@ class InkResult:
     """The fragment's mask, (H, W)."""
     rle: Rle
     """The ink as run lengths, pixels numbered along rows."""
-    stack: Stack
+    surface: Surface
+    """The flattened sheet."""
+    threshold: float
+    """Probability above which a pixel is ink."""
 
     @cached_property
     def probability_map(self) -> npt.NDArray[np.float32]:
@@ -41,8 +44,8 @@ class InkResult:
         return decode(self.rle, (self.inside.shape[0], self.inside.shape[1]), order=ORDER)
 
     def overlay(self) -> npt.NDArray[np.uint8]:
-        """(H, W, 3): ink dark on the middle slice, as an infrared photograph shows it."""
-        shown = np.concatenate(list(overlay_bands(self.stack, self.inside, self.coarse)))
+        """(H, W, 3): ink dark on the flattened sheet, as an infrared photograph shows it."""
+        shown = np.concatenate(list(overlay_bands(self.surface, self.coarse, self.threshold)))
         return np.repeat(shown[:, :, None], 3, axis=2)
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.phantom.fields import Mask
 from handlens.challenges.ink.phantom.fragment import Fragment
+from handlens.challenges.ink.phantom.ink import FLAKED
 from handlens.challenges.ink.phantom.outline import draw_outline
 from handlens.io import files
 from handlens.io.images import write_png
@@ -31,13 +32,16 @@ EASIEST = 0.05
 def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: InkSettings) -> None:
     """Write `cases` test fragments, at least one training fragment, and the test's truth; `size` is the height.
 
-    The settings are `width`, `slices`, `letters`, `difficulty`; what is not given has its default.
+    The settings are `width`, `slices`, `letters`, `difficulty`, `flaked`; what is not given has its default.
     """
     shape = (size, int(settings.width or size + size // 4))
     maps = letters.find_maps(settings.letters) if settings.letters else []
     slices, difficulty = int(settings.slices or SLICES), max(EASIEST, float(settings.difficulty))
+    flaked = settings.flaked
     for index in range(max(1, cases)):
-        fragment = make_fragment((seed, 0, index), shape, slices=slices, difficulty=difficulty, maps=maps)
+        fragment = make_fragment(
+            (seed, 0, index), shape, slices=slices, difficulty=difficulty, maps=maps, flaked=flaked
+        )
         place = folder / "train" / str(index + 1)
         label, photograph = write_volume(place, fragment)
         _write_truth(place, fragment, label)
@@ -46,7 +50,9 @@ def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings:
         write_png(place / "ir.png", photograph)
     names = [_name(index) for index in range(cases)]
     for index, name in enumerate(names):
-        fragment = make_fragment((seed, 1, index), shape, slices=slices, difficulty=difficulty, maps=maps)
+        fragment = make_fragment(
+            (seed, 1, index), shape, slices=slices, difficulty=difficulty, maps=maps, flaked=flaked
+        )
         label, _ = write_volume(folder / "test" / name, fragment)
         _write_truth(folder / "truth" / name, fragment, label)
     rows = "".join(f"{name},1 1\n" for name in names)
@@ -54,7 +60,13 @@ def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings:
 
 
 def make_fragment(
-    seed: tuple[int, ...], shape: Shape, *, slices: int, difficulty: float, maps: Sequence[Path]
+    seed: tuple[int, ...],
+    shape: Shape,
+    *,
+    slices: int,
+    difficulty: float,
+    maps: Sequence[Path],
+    flaked: float | None = None,
 ) -> Fragment:
     """A fragment that is ready to be computed: its outline, and what is written on it."""
     random = np.random.default_rng([*seed, 0])
@@ -63,7 +75,7 @@ def make_fragment(
     written = letters.write(random, shape, hand, maps) & mask
     if not written.any():  # a fragment too small for a letter still has a spot of ink
         written[shape[0] // 2, shape[1] // 2] = mask[shape[0] // 2, shape[1] // 2] = True
-    return Fragment(seed, mask, written, slices, hand.pen, difficulty)
+    return Fragment(seed, mask, written, slices, hand.pen, difficulty, FLAKED if flaked is None else flaked)
 
 
 def write_volume(folder: Path, fragment: Fragment) -> tuple[Mask, npt.NDArray[np.uint8]]:

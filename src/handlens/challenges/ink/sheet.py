@@ -47,6 +47,12 @@ class Depths:
         return np.asarray(upper * (1 - down[:, None]) + lower * down[:, None], np.float32)
 
 
+def flat_sheet(shape: tuple[int, int], place: float, *, region: int) -> Depths:
+    """A surface that lies at one place everywhere, and is not clear anywhere."""
+    regions = tuple(-(-side // region) for side in shape)
+    return Depths(region, np.full(regions, place, np.float32), np.zeros(regions, np.float32))
+
+
 def find_sheet(
     stack: Stack, *, side: Side, region: int = 64, mask: Mask | None = None, rows: int | None = None
 ) -> Depths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.ink import data, score
-from handlens.challenges.ink.dataset import FragmentPart, make_item, pixels, read_parts
-from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.dataset import FragmentPart, Source, draw_weights, few_layers, make_item, read_parts
+from handlens.challenges.ink.decision import FewSlices, InkDecision
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.options import SCHEDULE, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import InkPredictor, open_network
 from handlens.challenges.ink.tiles import InMemory, Map, Resources
-from handlens.challenges.ink.window import Window
+from handlens.challenges.ink.window import FEW, Window
 from handlens.inference.executors import usable_cores
+from handlens.inference.model import open_model
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import Rle
 from handlens.training import require_engine
@@ -29,7 +31,7 @@ from handlens.types import Case, Progress, Truth, no_progress
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from handlens.training.task import Graph, Task
+    from handlens.training.task import Finished, Graph, Task
 
 WINDOWS = "windows"
 """Folder of the run with what is read again and again; removed at the end."""
@@ -42,6 +44,12 @@ SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 
 NEARLY = 0.015
 """How much of F0.5 is given for a lower threshold: in scans unlike those learned from, ink gets lower probabilities."""
+
+FEW_SHOWN = 3
+"""Slices that a stack is also predicted with out of fold, to choose the decision for few."""
+
+START_CROPS = 16
+"""Crops whose statistics the norms of a network begin with that starts from another."""
 
 LITTLE = 0.003
 """How much of it a larger smallest piece must be worth: a small fragment has small letters."""
@@ -58,21 +66,28 @@ CARD = (
 )
 
 
-def train(folder: Path, run: Path, settings: InkSettings, progress: Progress) -> Mapping[str, float]:
-    """Train on the labelled fragments of a folder; the numbers are out of fold."""
+def train(
+    folder: Path,
+    run: Path,
+    settings: InkSettings,
+    progress: Progress,
+    more: Sequence[tuple[Path, float]] = (),
+) -> Mapping[str, float]:
+    """Train on the labelled fragments of a folder, and of `more` with their weights; the numbers are out of fold."""
     engine = require_engine()
     fields, schedule = engine.split_fields(InkTraining(), SCHEDULE, settings.set)
-    fragments = len(data.open_truth(folder, settings).cases)
-    if 1 < fragments < settings.folds:
-        settings = settings.replace(folds=fragments)
-    make = partial(make_task, folder, fields, settings, run / WINDOWS, settings.folds)
+    places = [(folder, 1.0), *more]
+    fragments = [len(data.open_truth(place, settings).cases) for place, _ in places]
+    if 1 < min(fragments) < settings.folds:
+        settings = settings.replace(folds=min(fragments))
+    make = partial(make_task, places, fields, settings, run / WINDOWS, settings.folds)
     numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
     shutil.rmtree(run / WINDOWS, ignore_errors=True)
     return numbers
 
 
 def make_task(
-    folder: Path,
+    places: Sequence[tuple[Path, float]],
     fields: InkTraining,
     settings: InkSettings,
     cache: Path,
@@ -82,9 +97,9 @@ def make_task(
     """Ink as the engine sees it; windows lie in files that are mapped into memory."""
     from handlens.training.task import Task
 
-    truth = data.open_truth(folder, settings)
+    sources = [Source(place.name, data.open_truth(place, settings), weight) for place, weight in places]
     window = replace(window_of(fields), spare=fields.augmentation.shift)
-    parts = tuple(read_parts(truth, window, cache, progress, folds=folds))
+    parts = tuple(read_parts(sources, window, cache, progress, folds=folds))
     fragments = Fragments(parts, fields)
     return Task(
         challenge="ink",
@@ -103,9 +118,12 @@ def make_task(
         score=lambda answers: score.score(answers, fragments.truth(), settings),
         graph=partial(graph, window_of(fields).layers),
         default=InkDecision(threshold=0.5, turns=fields.turns),
-        weights=pixels(parts),
+        strata=tuple(f"{part.source}, {part.slices} slices" for part in parts),
+        weights=draw_weights(parts, sources),
+        warm_start=fragments.warm_start if fields.start else None,
         card=CARD,
-        cases=truth.cases,
+        cases=tuple(case for source in sources for case in source.truth.cases),
+        finish=fragments.describe,
     )
 
 
@@ -150,25 +168,73 @@ class Fragments:
 
         def infer(index: int) -> Map:
             part, spare = self.parts[index], self.fields.augmentation.shift
-            return predictor.infer(InMemory(part.window[spare : spare + window.layers], part.mask))
+            views = [np.arange(spare, spare + window.layers)]
+            if part.slices >= FEW:
+                views.append(few_layers(replace(window, spare=spare), FEW_SHOWN))
+            return np.stack([predictor.infer(InMemory(part.window[view], part.mask)) for view in views])
 
         return infer
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Map]) -> InkDecision:
+        """Threshold and smallest spot for whole stacks, and for few slices: shown so, or as they are."""
+        whole = [(index, predictions[index][0]) for index in indices if self.parts[index].slices >= FEW]
+        few = [(index, predictions[index][-1]) for index in indices]
+        chosen = self._choose(few)
+        usual = self._choose(whole) if whole else chosen
+        return InkDecision(threshold=usual.threshold, smallest=usual.smallest, turns=self.fields.turns, few=chosen)
+
+    def _choose(self, maps: Sequence[tuple[int, Map]]) -> FewSlices:
         """The lowest threshold whose mean F0.5 is nearly the best; then the smallest piece that is kept."""
-        values = np.mean([f_half_at_levels(predictions[i], self.parts[i]) for i in indices], axis=0)
+        shares = self._shares([index for index, _ in maps])
+        values = shares @ np.array([f_half_at_levels(coarse, self.parts[index]) for index, coarse in maps])
         level = 1 + int(np.argmax(values >= values.max() - NEARLY))
-        decision = InkDecision(threshold=level / LEVELS, turns=self.fields.turns)
-        choices = [decision.replace(smallest=size) for size in SMALLEST]
-        worth = [np.mean([self._rate(index, predictions[index], each) for index in indices]) for each in choices]
+        choices = [FewSlices(threshold=level / LEVELS, smallest=size) for size in SMALLEST]
+        worth = [shares @ np.array([self._rate(*each, choice) for each in maps]) for choice in choices]
         return choices[int(np.argmax(np.array(worth) >= max(worth) - LITTLE))]
 
-    def _rate(self, index: int, prediction: Map, decision: InkDecision) -> float:
-        counts = compare(self.answer(index, prediction, decision), self.parts[index].label)
-        return fbeta(counts, beta=score.BETA, empty=score.EMPTY_F)
+    def _shares(self, indices: Sequence[int]) -> npt.NDArray[np.float64]:
+        """How much every part counts where a decision is made: folders alike, and parts of a folder alike."""
+        counts = Counter(self.parts[index].source for index in indices)
+        return np.array([1 / counts[self.parts[index].source] / len(counts) for index in indices])
+
+    def _rate(self, index: int, coarse: Map, choice: FewSlices) -> float:
+        part = self.parts[index]
+        answer = InkDecision(threshold=choice.threshold, smallest=choice.smallest).apply(
+            coarse, part.mask, slices=part.slices
+        )
+        return fbeta(compare(answer, part.label), beta=score.BETA, empty=score.EMPTY_F)
 
     def answer(self, index: int, prediction: Map, decision: InkDecision) -> Rle:
-        return decision.apply(prediction, self.parts[index].mask)
+        part = self.parts[index]
+        return decision.apply(prediction[0], part.mask, slices=part.slices)
+
+    def warm_start(self, network: nn.Module, members: Sequence[int]) -> None:
+        """The weights of the model that `start` names; statistics of norms are those of some crops."""
+        import torch
+
+        from handlens.challenges.ink.network import start_from
+
+        model = open_model(Path(self.fields.start), challenge="ink")
+        rng = np.random.default_rng(0)
+        some = [self.make_item(rng, members[number % len(members)])["window"] for number in range(START_CROPS)]
+        start_from(network, model.file, torch.from_numpy(np.stack(some)))
+
+    def describe(self, finished: Finished) -> dict[str, Any]:
+        """Out of fold, folder by folder: F0.5 of whole stacks, and of few slices of them."""
+        rows: dict[tuple[str, str], list[float]] = {}
+        for decision, held_out in zip(finished.fold_decisions, finished.held_out, strict=True):
+            for index in held_out:
+                part, maps = self.parts[index], finished.predictions[index]
+                for number, coarse in enumerate(maps):
+                    few = number > 0 or part.slices < FEW
+                    what = f"{FEW_SHOWN} slices of each" if number else f"{part.slices} slices"
+                    said = decision.apply(coarse, part.mask, slices=1 if few else part.slices)
+                    value = fbeta(compare(said, part.label), beta=score.BETA, empty=score.EMPTY_F)
+                    rows.setdefault((part.source, what), []).append(value)
+        lines = ["", "| folder | predicted from | parts | mean F0.5, out of fold |", "|---|---|---|---|"]
+        for (source, what), values in sorted(rows.items()):
+            lines.append(f"| {source} | {what} | {len(values)} | {np.mean(values):.4f} |")
+        return {"lines": lines}
 
 
 def f_half_at_levels(coarse: Map, part: FragmentPart) -> npt.NDArray[np.float64]:

@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.ink.data import MASK, VOLUME
-from handlens.challenges.ink.sheet import Depths, Side, find_sheet
-from handlens.errors import DataError, HandlensError
+from handlens.challenges.ink.sheet import Depths, Side, find_sheet, flat_sheet
+from handlens.errors import HandlensError
 from handlens.io import volumes
-from handlens.io.gate import is_there
-from handlens.io.images import read_mask, shown
 from handlens.types import Shape
 
 Bytes = npt.NDArray[np.uint8]
@@ -27,6 +24,12 @@ Mask = npt.NDArray[np.bool_]
 
 USUAL_SLICES = 24
 """Slices of a stack whose layers are one slice thick; thicker stacks are finer scans of the same sheet."""
+
+FEW = 8
+"""Slices below which no sheet is looked for: the middle of so thin a stack is taken for the surface.
+
+Eight slices, a third of the usual stack, are about as thick as a sheet: fewer do not reach from papyrus to air.
+"""
 
 REGION = 64
 """Side in pixels of the regions in which the surface is found; between their middles it is followed."""
@@ -153,12 +156,6 @@ def _average_rows(
         before = here
 
 
-def open_fragment(folder: Path) -> tuple[volumes.Stack, Mask]:
-    """The slices and the mask of a fragment."""
-    stack = volumes.open_stack(folder / VOLUME)
-    return stack, read_fragment_mask(folder / MASK, stack.shape)
-
-
 def copy_tall(stack: volumes.Stack, folder: Path | None) -> volumes.Stack:
     """The same stack, copied to a folder first where its slices can only be decoded whole."""
     if folder is None or stack.grain <= TALL:
@@ -167,17 +164,12 @@ def copy_tall(stack: volumes.Stack, folder: Path | None) -> volumes.Stack:
 
 
 def find_surface(stack: volumes.Stack, mask: Mask, window: Window) -> Surface:
-    """The sheet of a fragment, found in regions of all of it; its slices are read in part."""
+    """The sheet of a fragment, found in regions of all of it; its slices are read in part.
+
+    A stack of few slices has its surface in the middle. Beyond its first and last slice these go on.
+    """
+    if stack.depth < FEW:
+        return Surface(stack, mask, flat_sheet(stack.shape, stack.depth // 2 - 0.5, region=REGION), window)
     side: Side = "first" if window.side == "first" else "last"
     depths = find_sheet(stack, side=side, region=REGION, mask=mask, rows=ROWS)
     return Surface(stack, mask, depths, window)
-
-
-def read_fragment_mask(path: Path, shape: Shape) -> Mask:
-    """Where papyrus is; everywhere when the file is absent or says nowhere."""
-    if not is_there(path):
-        return np.ones(shape, bool)
-    mask = read_mask(path)
-    if mask.shape != shape:
-        raise DataError(f"{shown(mask.shape)}, but the slices are {shown(shape)}: they must be equal", file=path)
-    return mask if mask.any() else np.ones(shape, bool)

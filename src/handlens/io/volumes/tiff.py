@@ -15,10 +15,12 @@ import numpy as np
 from handlens.errors import DataError, Problem
 from handlens.io import orientation, tiff, tiff_codecs, tiff_pixels
 from handlens.io.images import MAX_IMAGE_PIXELS, shown
+from handlens.io.volumes import pictures
 from handlens.io.volumes.stack import DTYPES, Array
 from handlens.types import Shape
 
 _SLICE_NAME = re.compile(r"([0-9]{1,6})\.tiff?", re.IGNORECASE)
+PICTURE_NAME = re.compile(r"([0-9]{1,6})\.(?:png|jpe?g)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,23 @@ class TiffSlices:
 # --- headers ------------------------------------------------------------------------------------------------
 
 
-def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
-    """The stack as far as it can be read, and every problem."""
+def survey(folder: Path, *, from_zero: bool = True) -> tuple[TiffSlices | pictures.PictureSlices | None, list[Problem]]:
+    """The stack as far as it can be read, and every problem; without `from_zero` its first number may be any.
+
+    Where there are no TIFF slices, PNG or JPEG ones are taken.
+    """
     try:
-        numbered = _list_slices(folder)
+        numbered = list_slices(folder)
+        drawn = [] if numbered else list_slices(folder, PICTURE_NAME)
     except OSError as error:
         return None, [Problem(f"cannot be listed ({error.strerror}): give a surface_volume folder")]
+    if drawn:
+        slices, problems = pictures.survey(drawn)
+        return slices, [*_find_gaps(drawn, from_zero), *_find_twins(drawn), *problems]
     if not numbered:
         what = "no slices; expected TIFF files named by number, 00.tif, 01.tif and on: copy the stack again"
         return None, [Problem(what)]
-    found = [*_find_gaps(numbered), *_find_twins(numbered)]
+    found = [*_find_gaps(numbered, from_zero), *_find_twins(numbered)]
     stack: TiffSlices | None = None
     plain = []
     for _, path in numbered:
@@ -77,17 +86,20 @@ def survey(folder: Path) -> tuple[TiffSlices | None, list[Problem]]:
     return (replace(stack, plain=tuple(plain)) if stack else None), found
 
 
-def _list_slices(folder: Path) -> list[tuple[int, Path]]:
+def list_slices(folder: Path, pattern: re.Pattern[str] = _SLICE_NAME) -> list[tuple[int, Path]]:
+    """Numbers and files of the slices of a folder."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not os.path.isdir(entry)]
-    matches = [match for name in names if (match := _SLICE_NAME.fullmatch(name))]
+    matches = [match for name in names if (match := pattern.fullmatch(name))]
     return sorted((int(match.group(1)), folder / match.group()) for match in matches)
 
 
-def _find_gaps(numbered: list[tuple[int, Path]]) -> Iterator[Problem]:
+def _find_gaps(numbered: list[tuple[int, Path]], from_zero: bool) -> Iterator[Problem]:
     """A gap is one problem, however wide: a file `999999.tif` must not make a million of them."""
     digits = len(numbered[0][1].stem)
-    numbers = [-1, *(number for number, _ in numbered)]  # so that a missing slice 0 is a gap too
+    numbers = [number for number, _ in numbered]
+    if from_zero:
+        numbers.insert(0, -1)  # so that a missing slice 0 is a gap too
     for before, after in pairwise(numbers):
         first, last = f"{before + 1:0{digits}d}", f"{after - 1:0{digits}d}"
         if after - before == 2:

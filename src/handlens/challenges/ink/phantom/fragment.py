@@ -11,7 +11,7 @@ import numpy.typing as npt
 from handlens.challenges.ink.phantom.dirt import scatter
 from handlens.challenges.ink.phantom.fibres import Layer, plan_layers, weave
 from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur, ramp
-from handlens.challenges.ink.phantom.ink import Coat, Pen, spread
+from handlens.challenges.ink.phantom.ink import FLAKED, Coat, Pen, spread
 from handlens.challenges.ink.phantom.scanner import HALO, Scanner, Volume, add_fringes
 from handlens.challenges.ink.phantom.surface import MIDDLE, THICKNESS, Lie, Sheet, find_level, lay
 from handlens.types import Shape
@@ -45,7 +45,8 @@ class Fragment:
     """A fragment: where papyrus is, where it was written on, and the numbers that everything else follows from.
 
     `pen` is the width of a stroke in pixels. `difficulty` is 1 for an ordinary fragment; above it ink is weaker and
-    the scan worse, below it the contrary. The air is at the end of the stack.
+    the scan worse, below it the contrary. `flaked` is the share of ink that has come off.
+    The air is at the end of the stack.
     """
 
     seed: tuple[int, ...]
@@ -54,6 +55,7 @@ class Fragment:
     slices: int
     pen: float
     difficulty: float
+    flaked: float = FLAKED
 
     @property
     def shape(self) -> Shape:
@@ -100,7 +102,10 @@ class Fragment:
         sheet = lay(plane, self.lie, window)
         label = cut_out(self.written, window) & (sheet.peeled < 0.5)
         pen = Pen(
-            thickness=1.4 * self.unit, flake=float(np.clip(0.25 * self.pen, 8, 18)), strength=1 / self.difficulty**0.5
+            thickness=1.4 * self.unit,
+            flake=float(np.clip(0.25 * self.pen, 8, 18)),
+            strength=1 / self.difficulty**0.5,
+            flaked=self.flaked,
         )
         coat = spread(plane, pen, label, window)
         weaves = self._weave(plane, window)

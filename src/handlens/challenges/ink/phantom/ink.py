@@ -6,10 +6,14 @@ Nothing here is brighter because it is ink. What can be seen is its shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur
+
+FLAKED = 1 - NormalDist().cdf(1.9)
+"""Share of ink that has come off an ordinary fragment: 3 percent. In scroll segments it is rather a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +28,21 @@ class Coat:
 class Pen:
     """How ink was laid on: `thickness` in slices, `flake` the size in pixels of what it cracks into.
 
-    `strength` is 1 for an ordinary hand, less for ink that is hard to see.
+    `strength` is 1 for an ordinary hand, less for ink that is hard to see. `flaked` is the share of it that has come
+    off again, in spots that are the larger the more there are.
     """
 
     thickness: float
     flake: float
     strength: float
+    flaked: float
 
 
 def spread(plane: Plane, pen: Pen, label: Mask, window: PlaneWindow) -> Coat:
     """The coat over labelled pixels: uneven, flaked off in spots, cracked, the rims of some flakes curled up."""
     uneven = plane.smooth("uneven", window, down=2.2 * pen.flake, across=2.2 * pen.flake)
-    lost = plane.smooth("lost", window, down=1.2 * pen.flake, across=1.2 * pen.flake) > 1.9
+    spot = 1.2 * pen.flake * (1 + 4 * (pen.flaked - FLAKED))
+    lost = plane.smooth("lost", window, down=spot, across=spot) > NormalDist().inv_cdf(1 - pen.flaked)
     wet = blur(label & ~lost, down=1.2, across=1.2)
     amount = wet * np.clip(1 + 0.5 * uneven, 0.1, 2.2)
     gap, rim = crackle(plane, "crackle", pen.flake, window)
