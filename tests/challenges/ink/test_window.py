@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tifffile
 
+from handlens.challenges.ink.dataset import few_layers
 from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.window import Surface, Window, find_surface
 from handlens.errors import DataError, HandlensError
 from handlens.io import volumes
 from handlens.io.images import write_png
+from handlens.io.volumes.memory import open_array
 
 WINDOW = Window(below=3, above=2)
 
@@ -136,3 +138,27 @@ def test_what_is_refused(tmp_path):
     folder = write_stack(tmp_path / "a", np.zeros((2, 5, 6), np.uint16), np.ones((6, 5), bool))
     with pytest.raises(DataError, match=r"6x5, but the slices are 5x6: they must be equal"):
         open_fragment(folder)
+
+
+@pytest.mark.parametrize(("slices", "seen"), [(1, [9, 9, 9, 9, 9]), (2, [9, 9, 9, 19, 19]), (5, [9, 9, 19, 29, 39])])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_few_slices_are_as_many_layers_about_the_surface(slices, seen, dtype):
+    """The first and the last go on where there are no more; no sheet is looked for."""
+    scale = 1 if dtype is np.uint8 else 256
+    stack = ((np.arange(slices)[:, None, None] * 10 + 9 + np.zeros((slices, 70, 80))) * scale).astype(dtype)
+    surface = find_surface(open_array(stack), np.ones((70, 80), bool), WINDOW)
+    assert surface.read(0, 70)[:, 65, 70].tolist() == seen
+    backwards = find_surface(open_array(stack), np.ones((70, 80), bool), replace(WINDOW, side="first"))
+    assert backwards.read(0, 70)[:, 65, 70].min() == 9
+    assert backwards.read(0, 70)[0, 0, 0] == stack[-1, 0, 0] // scale  # inside the sheet first
+
+
+def test_training_shows_few_slices_as_the_window_has_them():
+    """Which layers of a whole stack a crop of few slices gets is what the window of such a stack would have."""
+    stack = (np.arange(24)[:, None, None] * 10 + np.zeros((24, 8, 8))).astype(np.uint8)
+    whole = Surface(open_array(stack), np.ones((8, 8), bool), flat([[12.5]]), replace(WINDOW, spare=1))
+    layers = whole.read(0, 8)[:, 0, 0]
+    for slices in (1, 2, 3, 5):
+        first = 13 - slices // 2
+        few = find_surface(open_array(stack[first : first + slices]), np.ones((8, 8), bool), WINDOW)
+        assert layers[few_layers(whole.window, slices)].tolist() == few.read(0, 8)[:, 0, 0].tolist()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from handlens.artefacts import choose
 from handlens.challenges.ink.baseline import DepthStatistics, DepthStatisticsPredictor
 from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.domain import check
 from handlens.challenges.ink.files import KINDS, write_contours, write_mask, write_overlay
 from handlens.challenges.ink.layout import find_inside, open_fragment
 from handlens.challenges.ink.maps import write_map
@@ -28,7 +29,7 @@ from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session, check_probabilities
 from handlens.io.extras import need
-from handlens.io.volumes import Stack
+from handlens.io.volumes import Stack, is_coloured
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
 from handlens.runstore.plan import PLAN
@@ -101,7 +102,8 @@ class InkPredictor:
         slices = fragment.stack.depth
         answer = self.decision.apply(coarse, fragment.mask, slices=slices)
         threshold = self.decision.for_slices(slices).threshold
-        return Prediction(answer, {MAP: coarse, MASK: fragment.mask, SHEET: surface, THRESHOLD: threshold})
+        found = {MAP: coarse, MASK: fragment.mask, SHEET: surface, THRESHOLD: threshold}
+        return Prediction(answer, found, check(surface, coloured=is_coloured(fragment.stack)))
 
     def __call__(self, value: Any, /, mask: Any = None) -> InkResult:
         """The result for a fragment's folder, a folder of slices, a picture, or a (slices, H, W) or (H, W) array."""

@@ -13,7 +13,17 @@ from handlens.io.volumes import pictures, tiff, zarr
 from handlens.io.volumes.cache import keep
 from handlens.io.volumes.stack import DTYPES, Stack
 
-__all__ = ["DTYPES", "Stack", "find_volume", "is_volume", "keep", "open_picture", "open_stack", "problems"]
+__all__ = [
+    "DTYPES",
+    "Stack",
+    "find_volume",
+    "is_coloured",
+    "is_volume",
+    "keep",
+    "open_picture",
+    "open_stack",
+    "problems",
+]
 
 
 def open_stack(folder: Path, *, from_zero: bool = True) -> Stack:
@@ -32,6 +42,12 @@ def open_stack(folder: Path, *, from_zero: bool = True) -> Stack:
 def open_picture(path: Path) -> Stack:
     """One picture, PNG, JPEG or TIFF, as a stack of one slice; colours are read as grey."""
     return Stack(pictures.open_picture(path))
+
+
+def is_coloured(stack: Stack) -> bool:
+    """Whether a stack's slices are pictures in colours, which are read as grey; TIFF slices and arrays never are."""
+    source = stack.source
+    return isinstance(source, pictures.PictureSlices) and pictures.is_coloured(source.paths)
 
 
 def problems(folder: Path, *, from_zero: bool = True) -> list[Problem]:

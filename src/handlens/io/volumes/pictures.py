@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from handlens.types import Shape
 
 LUMINANCE = np.array((0.299, 0.587, 0.114), np.float32)
 """Weights of red, green and blue in grey (ITU-R BT.601)."""
+
+COLOURED = 0.02
+"""Mean difference of the channels, as a share of white, above which a picture has colours: JPEG changes grey a bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,17 @@ def read_grey(path: Path) -> Array:
     if picture.ndim == 2:
         return picture
     return np.asarray(np.rint(picture[:, :, :3] @ LUMINANCE), picture.dtype)
+
+
+def is_coloured(paths: Sequence[Path]) -> bool:
+    """Whether the first of some pictures has colours, not grey stored as such."""
+    if not paths or read_header(paths[0]).mode in ("L", "1", "I", "I;16", "I;16B", "LA"):
+        return False
+    picture = read_image(paths[0])
+    if picture.ndim == 2:
+        return False
+    channels = picture[:, :, :3].astype(np.int32)
+    return float((channels.max(axis=2) - channels.min(axis=2)).mean()) > COLOURED * np.iinfo(picture.dtype).max
 
 
 def open_picture(path: Path) -> PictureSlices:
