@@ -15,19 +15,21 @@ from torch.nn import functional
 from handlens import pipeline, registry
 from handlens.challenges.ink.dataset import cut_apart, make_item
 from handlens.challenges.ink.decision import InkDecision
-from handlens.challenges.ink.network import Deep, DepthNet
+from handlens.challenges.ink.network import Deep, DepthNet, start_from
 from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import load
 from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
-from handlens.errors import DataError, HandlensError
-from handlens.inference.model import digest
+from handlens.errors import DataError, HandlensError, ModelError
+from handlens.inference.model import digest, write_trained_on
 from handlens.io.images import write_png
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import encode
 from handlens.runstore.plan import read_plan
+from handlens.splits import fold_of
 from handlens.training import engine
 from handlens.training.export import export
+from handlens.training.sources import MoreFolder, list_sources
 from handlens.types import Case, Context, no_progress
 
 pytestmark = pytest.mark.slow
@@ -48,7 +50,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def task(folder, tmp_path_factory):
-    return make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
+    return make_task(list_sources(folder, ()), SMALL, SETTINGS, tmp_path_factory.mktemp("windows"), 2)
 
 
 def test_from_a_folder_to_an_answer(folder, tmp_path):
@@ -131,7 +133,7 @@ def test_changes_change(task, kind):
 
 
 def test_a_single_fragment_is_cut_into_separated_parts(folder, tmp_path):
-    task = make_task([(folder / "train" / "1", 1.0)], SMALL, SETTINGS, tmp_path, 3)
+    task = make_task(list_sources(folder / "train" / "1", ()), SMALL, SETTINGS, tmp_path, 3)
     assert task.ids == tuple(f"1 part {number}" for number in (1, 2, 3))
     assert len(set(task.groups)) == 3
     places = cut_apart((130, 110), 3)
@@ -197,7 +199,9 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     ink, data = registry.challenge("ink"), tmp_path / "data"
     pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
     fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
-    caught = CaughtFiles(make_task([(data, 1.0)], fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files")
+    caught = CaughtFiles(
+        make_task(list_sources(data, ()), fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files"
+    )
     schedule = SCHEDULE.replace(steps=8, batch=2, threads=1, accelerator="cpu", memory_format="channels_last")
     engine.train(caught.make_task, schedule, InkSettings(folds=2), tmp_path / "run", no_progress)
     plan, cases = read_plan(tmp_path / "run"), caught.task.cases
@@ -219,10 +223,10 @@ def test_what_is_fitted_is_what_ships(tmp_path):
 def test_windows_are_made_once(folder, tmp_path, monkeypatch):
     from handlens.challenges.ink.window import Surface
 
-    make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path, 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0-1.npy", "0-2.npy"]
+    make_task(list_sources(folder, ()), SMALL, SETTINGS, tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npy", "1.npy"]
     monkeypatch.setattr(Surface, "read", None)
-    make_task([(folder, 1.0)], SMALL, SETTINGS, tmp_path, 2)
+    make_task(list_sources(folder, ()), SMALL, SETTINGS, tmp_path, 2)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +252,68 @@ def test_fragments_without_ink_are_refused(folder, tmp_path):
     place = shutil.copytree(folder / "train" / "1", tmp_path / "1")
     write_png(place / "inklabels.png", np.zeros((130, 110), bool))
     with pytest.raises(DataError, match="no ink in any label"):
-        make_task([(place, 1.0)], SMALL, SETTINGS, tmp_path / "cache", 2)
+        make_task(list_sources(place, ()), SMALL, SETTINGS, tmp_path / "cache", 2)
 
 
 def test_the_truth_of_parts(task):
     truth = task.make_item.__self__.truth()
     assert [case.id for case in truth.cases] == ["1", "2"]
     assert isinstance(truth.cases[0], Case)
+
+
+def test_folds_are_even_in_the_number_of_slices(folder, tmp_path):
+    """A fold whose kind of stack no other fold has is predicted by a network that never saw one."""
+    other = tmp_path / "thin"
+    pipeline.sample(
+        registry.challenge("ink"), other, seed=5, cases=2, size=130, settings=InkSettings(slices=3, width=110)
+    )
+    sources = list_sources(folder, (MoreFolder(f"{other}=3"),))
+    task = make_task(sources, SMALL, SETTINGS, tmp_path / "windows", 2)
+    assert task.ids == ("1", "2", "thin/1", "thin/2")
+    assert len(set(task.strata)) == 2
+    folds = fold_of(task.groups, folds=2, seed=0, strata=task.strata)
+    assert folds[0] != folds[1]
+    assert folds[2] != folds[3]
+    assert sum(task.weights[2:]) == pytest.approx(3 * sum(task.weights[:2]))
+    assert [source["name"] for source in task.sources] == [folder.name, "thin"]
+    export(task.graph(task.make_network().eval()), tmp_path / "model.onnx", facts={})
+    assert [len(task.infer(tmp_path / "model.onnx")(index)) for index in (0, 2)] == [2, 1]
+
+
+def test_few_slices_have_a_decision_of_their_own(task):
+    """Whole stacks are answered with 0.6 where ink is, three slices of them with 0.3."""
+    predictions = {}
+    for index, part in enumerate(task.make_item.__self__.parts):
+        squares = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
+        share = squares.reshape(squares.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
+        predictions[index] = np.stack([0.4 + 0.2 * share, 0.1 + 0.2 * share]).astype(np.float32)
+    decision = task.decide((0, 1), predictions)
+    assert 0.4 < decision.threshold < 0.6
+    assert 0.1 < decision.few.threshold < 0.3
+    assert decision.for_slices(24) is decision
+    assert decision.for_slices(1) is decision.few
+    assert InkDecision.parse(decision.plain()) == decision
+
+
+def test_a_network_starts_from_an_exported_one(task, folder, tmp_path):
+    torch.manual_seed(0)
+    network = task.make_network().train()
+    items = torch.from_numpy(np.stack([task.make_item(np.random.default_rng(n), 0)["window"] for n in range(8)]))
+    for _ in range(5):
+        network(items)  # so that its norms have statistics
+    (tmp_path / "start").mkdir()
+    export(task.graph(network.eval()), tmp_path / "start" / "model.onnx", facts={})
+    plan = {"challenge": "ink", "fields": SMALL.plain()}
+    (tmp_path / "start" / "plan.json").write_text(json.dumps(plan))
+    fields = SMALL.replace(start=str(tmp_path / "start"))
+    again = make_task(list_sources(folder, ()), fields, SETTINGS, tmp_path / "windows", 2)
+    fresh = again.make_network().train()
+    again.warm_start(fresh, (0, 1))
+    with torch.inference_mode():
+        expected, found = network(items), fresh.eval()(items)
+    assert torch.allclose(found, expected, atol=1e-3)
+    assert again.seen == frozenset()
+    write_trained_on(tmp_path / "start", again.cases[:1])
+    assert make_task(list_sources(folder, ()), fields, SETTINGS, tmp_path / "windows", 2).seen == {0}
+    with pytest.raises(ModelError, match="no network of this form"):
+        start_from(DepthNet(11, 0.5), tmp_path / "start" / "model.onnx", items)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from handlens.challenges.ink.window import FEW, Bytes, Mask, Surface, Window, co
 from handlens.errors import DataError
 from handlens.io.files import replacing
 from handlens.masks.rle import Rle, decode, encode
-from handlens.types import Case, Progress, Truth
+from handlens.training.sources import Pool
+from handlens.types import Case, Progress
 
 Random = np.random.Generator
 Item = dict[str, npt.NDArray[Any]]
@@ -40,17 +42,23 @@ THINNEST = 1 / 3
 MOVED = 3.0
 """Layers by which few slices may lie beside the surface: ink is to be seen that far, not farther."""
 
+NO_CELLS = np.empty((0, 2), np.int64)
+
 MIDDLE = 115.0
 """Grey about which contrast changes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FragmentPart:
-    """A labelled fragment, or a part of one: its window with spare layers, (layers, H, W), mask and ink (0 or 1)."""
+    """A labelled fragment, or a part of one: its window with spare layers, (layers, H, W), mask and ink (0 or 1).
+
+    `source` is the number of its folder, `cells` are the places that crops are centred in.
+    """
 
     id: str
     group: str
-    source: str
+    case: Case
+    source: int
     slices: int
     window: Bytes
     mask: Mask
@@ -65,55 +73,43 @@ class FragmentPart:
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A folder of labelled fragments, and how often it is drawn beside others."""
-
-    name: str
-    truth: Truth[Rle]
-    weight: float = 1.0
-
-
-def read_parts(
-    sources: Sequence[Source], window: Window, cache: Path, progress: Progress, *, folds: int
-) -> list[FragmentPart]:
+def read_parts(pooled: Pool[Rle], window: Window, cache: Path, progress: Progress, *, folds: int) -> list[FragmentPart]:
     """Labelled fragments, each a part; one that is alone in its folder is cut into as many parts as there are folds.
 
-    Between such parts there are gaps. With several folders, ids begin with the folder's name.
+    Between such parts there are gaps.
     """
     parts: list[FragmentPart] = []
-    cases = [(number, source, case) for number, source in enumerate(sources) for case in source.truth.cases]
-    for done, (number, source, case) in enumerate(cases):
-        progress(done, len(cases), f"flattening fragment {case.id}")
-        before = f"{source.name}/" if len(sources) > 1 else ""
-        path = cache / f"{number}-{case.id}.npy"
-        parts += _read_fragment(case, source, before, window, path, 1 if len(source.truth.cases) > 1 else folds)
+    cases, counts = pooled.truth.cases, Counter(pooled.source_of)
+    for number, (case, source) in enumerate(zip(cases, pooled.source_of, strict=True)):
+        progress(number, len(cases), f"flattening fragment {case.id}")
+        stack, mask = open_fragment(case.path)
+        layers = _keep_window(find_surface(copy_tall(stack, cache), mask, window), cache / f"{number}.npy")
+        ink = decode(pooled.truth.read(case), stack.shape, order=ORDER).view(np.uint8)
+        whole = FragmentPart(case.id, case.group or case.id, case, source, stack.depth, layers, mask, ink, NO_CELLS)
+        parts += _cut_into_parts(whole, folds if counts[source] == 1 else 1)
     if not any(part.ink.any() for part in parts):
-        raise DataError("no ink in any label: nothing can be learned from it", file=cases[0][2].path)
+        raise DataError("no ink in any label: nothing can be learned from it", file=cases[0].path)
     return parts
 
 
-def _read_fragment(
-    case: Case, source: Source, before: str, window: Window, path: Path, count: int
-) -> list[FragmentPart]:
-    stack, mask = open_fragment(case.path)
-    layers = _keep_window(find_surface(copy_tall(stack, path.parent), mask, window), path)
-    ink = decode(source.truth.read(case), stack.shape, order=ORDER).view(np.uint8)
-    id_, group = f"{before}{case.id}", f"{before}{case.group or case.id}"
+def _cut_into_parts(whole: FragmentPart, count: int) -> list[FragmentPart]:
+    """The fragment itself, or as many parts of it, without those that the mask leaves nothing of."""
     if count == 1:
-        return [_part(id_, group, source.name, stack.depth, layers, mask, ink)]
+        return [_with_cells(whole)]
+    places = cut_apart((whole.mask.shape[0], whole.mask.shape[1]), count)
     return [
-        _part(
-            f"{id_} part {number}",
-            f"{group} part {number}",
-            source.name,
-            stack.depth,
-            layers[:, *place],
-            mask[place],
-            ink[place],
+        _with_cells(
+            replace(
+                whole,
+                id=f"{whole.id} part {number}",
+                group=f"{whole.group} part {number}",
+                window=whole.window[:, *place],
+                mask=whole.mask[place],
+                ink=whole.ink[place],
+            )
         )
-        for number, place in enumerate(cut_apart(stack.shape, count), 1)
-        if mask[place].any()
+        for number, place in enumerate(places, 1)
+        if whole.mask[place].any()
     ]
 
 
@@ -145,13 +141,13 @@ def _keep_window(surface: Surface, path: Path) -> Bytes:
     return mapped
 
 
-def _part(name: str, group: str, source: str, slices: int, window: Bytes, mask: Mask, ink: Bytes) -> FragmentPart:
-    cells = np.argwhere(_share(mask, CELL) > 0.5)
+def _with_cells(part: FragmentPart) -> FragmentPart:
+    cells = np.argwhere(_share(part.mask, CELL) > 0.5)
     if not len(cells):
-        cells = np.argwhere(_share(mask, CELL) > 0)
+        cells = np.argwhere(_share(part.mask, CELL) > 0)
     if not len(cells):
-        raise DataError(f"fragment {name}: its mask is empty")
-    return FragmentPart(name, group, source, slices, window, mask, ink, cells * CELL + CELL // 2)
+        raise DataError(f"fragment {part.id}: its mask is empty")
+    return replace(part, cells=cells * CELL + CELL // 2)
 
 
 def _share(mask: npt.NDArray[Any], side: int) -> npt.NDArray[np.float32]:
@@ -269,12 +265,6 @@ def _paste(rng: Random, item: Item, other: Item) -> Item:
     return answer
 
 
-def draw_weights(parts: Sequence[FragmentPart], sources: Sequence[Source]) -> tuple[float, ...]:
-    """How often a part is drawn: a folder as often as its weight says, a part within it as often as it is large."""
-    areas = [float(np.count_nonzero(part.mask)) for part in parts]
-    shares = {
-        source.name: source.weight
-        / sum(area for area, part in zip(areas, parts, strict=True) if part.source == source.name)
-        for source in sources
-    }
-    return tuple(area * shares[part.source] for area, part in zip(areas, parts, strict=True))
+def pixels(parts: Sequence[FragmentPart]) -> tuple[float, ...]:
+    """How often a part is drawn within its folder: as often as it is large."""
+    return tuple(float(np.count_nonzero(part.mask)) for part in parts)

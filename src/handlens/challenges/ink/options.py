@@ -90,7 +90,7 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4
     crop: Annotated[int, setting("side of a training crop in pixels", ge=64, multiple_of=32)] = 256
     start: Annotated[
-        str, setting("model folder whose weights are the first ones; it must not have seen these fragments")
+        str, setting("model folder whose weights are the first ones; what it has seen is never held out")
     ] = ""
     augmentation: InkAugmentation = InkAugmentation()
 

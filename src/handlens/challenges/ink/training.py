@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.ink import data, score
-from handlens.challenges.ink.dataset import FragmentPart, Source, draw_weights, few_layers, make_item, read_parts
+from handlens.challenges.ink.dataset import FragmentPart, few_layers, make_item, pixels, read_parts
 from handlens.challenges.ink.decision import FewSlices, InkDecision
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.options import SCHEDULE, InkSettings, InkTraining
@@ -22,10 +22,11 @@ from handlens.challenges.ink.predictor import InkPredictor, open_network
 from handlens.challenges.ink.tiles import InMemory, Map, Resources
 from handlens.challenges.ink.window import FEW, Window
 from handlens.inference.executors import usable_cores
-from handlens.inference.model import open_model
+from handlens.inference.model import digest, open_model
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import Rle
 from handlens.training import require_engine
+from handlens.training.sources import Source, list_sources, pool
 from handlens.types import Case, Progress, Truth, no_progress
 
 if TYPE_CHECKING:
@@ -66,28 +67,22 @@ CARD = (
 )
 
 
-def train(
-    folder: Path,
-    run: Path,
-    settings: InkSettings,
-    progress: Progress,
-    more: Sequence[tuple[Path, float]] = (),
-) -> Mapping[str, float]:
-    """Train on the labelled fragments of a folder, and of `more` with their weights; the numbers are out of fold."""
+def train(folder: Path, run: Path, settings: InkSettings, progress: Progress) -> Mapping[str, float]:
+    """Train on the labelled fragments of a folder, and of those of `--more`; the numbers are out of fold."""
     engine = require_engine()
     fields, schedule = engine.split_fields(InkTraining(), SCHEDULE, settings.set)
-    places = [(folder, 1.0), *more]
-    fragments = [len(data.open_truth(place, settings).cases) for place, _ in places]
-    if 1 < min(fragments) < settings.folds:
-        settings = settings.replace(folds=min(fragments))
-    make = partial(make_task, places, fields, settings, run / WINDOWS, settings.folds)
+    sources = list_sources(folder, settings.more, licence=schedule.licence)
+    fragments = min(len(data.open_truth(source.folder, settings).cases) for source in sources)
+    if 1 < fragments < settings.folds:
+        settings = settings.replace(folds=fragments)
+    make = partial(make_task, sources, fields, settings, run / WINDOWS, settings.folds)
     numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
     shutil.rmtree(run / WINDOWS, ignore_errors=True)
     return numbers
 
 
 def make_task(
-    places: Sequence[tuple[Path, float]],
+    sources: Sequence[Source],
     fields: InkTraining,
     settings: InkSettings,
     cache: Path,
@@ -97,10 +92,10 @@ def make_task(
     """Ink as the engine sees it; windows lie in files that are mapped into memory."""
     from handlens.training.task import Task
 
-    sources = [Source(place.name, data.open_truth(place, settings), weight) for place, weight in places]
+    pooled = pool(sources, lambda folder: data.open_truth(folder, settings))
     window = replace(window_of(fields), spare=fields.augmentation.shift)
-    parts = tuple(read_parts(sources, window, cache, progress, folds=folds))
-    fragments = Fragments(parts, fields)
+    parts = tuple(read_parts(pooled, window, cache, progress, folds=folds))
+    fragments = Fragments(parts, fields, tuple(source.name for source in pooled.sources))
     return Task(
         challenge="ink",
         metric="F0.5",
@@ -119,10 +114,12 @@ def make_task(
         graph=partial(graph, window_of(fields).layers),
         default=InkDecision(threshold=0.5, turns=fields.turns),
         strata=tuple(f"{part.source}, {part.slices} slices" for part in parts),
-        weights=draw_weights(parts, sources),
+        weights=pooled.draws(pixels(parts), [part.source for part in parts]),
         warm_start=fragments.warm_start if fields.start else None,
         card=CARD,
-        cases=tuple(case for source in sources for case in source.truth.cases),
+        cases=pooled.truth.cases,
+        sources=pooled.described(),
+        seen=fragments.seen(),
         finish=fragments.describe,
     )
 
@@ -137,6 +134,7 @@ class Fragments:
 
     parts: tuple[FragmentPart, ...]
     fields: InkTraining
+    folders: tuple[str, ...]
 
     def truth(self) -> Truth[Rle]:
         """What is asked and what is true, part by part."""
@@ -208,6 +206,13 @@ class Fragments:
         part = self.parts[index]
         return decision.apply(prediction[0], part.mask, slices=part.slices)
 
+    def seen(self) -> frozenset[int]:
+        """Parts that the model has learned from that `start` names: no fold may hold them out."""
+        if not self.fields.start:
+            return frozenset()
+        known = open_model(Path(self.fields.start), challenge="ink").trained_on
+        return frozenset(index for index, part in enumerate(self.parts) if digest(part.case) in known)
+
     def warm_start(self, network: nn.Module, members: Sequence[int]) -> None:
         """The weights of the model that `start` names; statistics of norms are those of some crops."""
         import torch
@@ -230,7 +235,7 @@ class Fragments:
                     what = f"{FEW_SHOWN} slices of each" if number else f"{part.slices} slices"
                     said = decision.apply(coarse, part.mask, slices=1 if few else part.slices)
                     value = fbeta(compare(said, part.label), beta=score.BETA, empty=score.EMPTY_F)
-                    rows.setdefault((part.source, what), []).append(value)
+                    rows.setdefault((self.folders[part.source], what), []).append(value)
         lines = ["", "| folder | predicted from | parts | mean F0.5, out of fold |", "|---|---|---|---|"]
         for (source, what), values in sorted(rows.items()):
             lines.append(f"| {source} | {what} | {len(values)} | {np.mean(values):.4f} |")
