@@ -1,7 +1,7 @@
 """How well ink is found, how fast, in how much memory, and what a kill costs; beside torch with MONAI's windows.
 
-python bench/ink.py --make FOLDER          write the fragments that the shipped model learned from
-python bench/ink.py                        the shipped model on unseen fragments, the real crop, and against MONAI
+python bench/ink.py --make FOLDER          write what the shipped model learned from: FOLDER/phantom, FOLDER/real_layer
+python bench/ink.py                        the shipped model on unseen fragments, real scans, and against MONAI
 python bench/ink.py --big                  the same, and a phantom of 8181 x 6330 x 65: 6.7 GB, an hour or two in all
 python bench/ink.py --model RUN            another model
 python bench/ink.py --quick                see that it works: all rows, small
@@ -29,12 +29,14 @@ import cv2
 import numpy as np
 import tifffile
 
+import handlens
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
 from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.options import SHIPPED
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.predictor import open_network
+from handlens.challenges.ink.reading import read_letters
 from handlens.challenges.ink.sample import make_fragment, write_volume
 from handlens.challenges.ink.tiles import Resources, predict
 from handlens.challenges.ink.window import Surface, Window, find_surface
@@ -133,11 +135,11 @@ def make_layer(folder: Path, real: Path) -> None:
         write_png(truth / "inklabels.png", np.ascontiguousarray(label[:, left:right]))
 
 
-def make_unseen(folder: Path, size: int, maps: Path) -> Path:
+def make_unseen(folder: Path, size: int, maps: Path, difficulty: float = 1.0) -> Path:
     """Three test fragments with their truth, and three to learn from for the baseline."""
-    place = folder / f"unseen-{size}"
+    place = folder / f"unseen-{size}-{difficulty:g}"
     if not place.exists():
-        settings = INK.settings(letters=maps if maps.is_dir() else None)
+        settings = INK.settings(letters=maps if maps.is_dir() else None, difficulty=difficulty)
         pipeline.sample(INK, place, seed=UNSEEN, cases=3, size=size, settings=settings)
     return place
 
@@ -153,6 +155,7 @@ def measure_score(place: Path, model: Path, picture: Path | None) -> Iterator[Ro
     settings = INK.settings(probability="tiff")
     solved = pipeline.solve(INK, place, out / "network", model=model, settings=settings, overwrite=True)
     learned = pipeline.solve(INK, place, out / "baseline", solver="baseline", overwrite=True)
+    read = [read_letters(answer_of(out / "network", case), truths[case.id]) for case in cases]
     sizes = " and ".join(sorted({f"{case.shape[0]}x{case.shape[1]}" for case in cases if case.shape}))
     note = f"{len(cases)} fragments of {sizes}, seed {UNSEEN}"
     for what, values, bar in (
@@ -166,8 +169,25 @@ def measure_score(place: Path, model: Path, picture: Path | None) -> Iterator[Ro
         ("all ink", [f_half(masks[case.id], truths[case.id]) for case in cases], ""),
     ):
         yield Row(what, f"{np.mean(values):.3f}", bar or "shown", f"{' '.join(f'{v:.3f}' for v in values)}; {note}")
+    yield Row(
+        "letters read in the network's answer",
+        f"{sum(each.read for each in read)}",
+        "shown",
+        f"of {sum(each.letters for each in read)}",
+    )
     if picture is not None:
         draw(picture, cases[0], out / "network" / "probability" / f"{cases[0].id}.tif", truths[cases[0].id])
+
+
+def answer_of(out: Path, case: Case) -> np.ndarray:
+    return read_mask(out / f"{case.id}.mask.png")
+
+
+def measure_harder(place: Path, model: Path) -> Iterator[Row]:
+    """F0.5 of weaker ink."""
+    solved = pipeline.solve(INK, place, place.with_name(f"{place.name}-out"), model=model, overwrite=True)
+    values = [each.value for each in solved.score.cases] if solved.score else []
+    yield Row("F0.5, difficulty 1.5", f"{np.mean(values):.3f}", ">= 0.65", " ".join(f"{value:.3f}" for value in values))
 
 
 def f_half(said: np.ndarray, truth: np.ndarray) -> float:
@@ -205,12 +225,13 @@ def measure_crop(folder: Path, model: Path) -> Iterator[Row]:
     """How well squares of ink are ranked before others: 0.5 is at random."""
     if not folder.is_dir():
         return
-    window = window_of(model)
-    surface = find_surface(*open_fragment(folder), window)
+    stack, mask = open_fragment(folder)
     label = read_mask(folder / "inklabels.png")
-    network = open_network(model / MODEL, window)
-    coarse = predict(surface, network, Resources(turns=4))
-    whole = cv2.resize(coarse, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    note = f"{label.shape[0]}x{label.shape[1]}; nothing was learned from it"
+    middle = stack.depth // 2
+    for slices in (range(stack.depth), range(middle - 2, middle + 1)):
+        volume = stack.read_band(0, stack.shape[0], slices.start, slices.stop)
+        yield from measure_real(f"real crop, {len(volume)} slices", volume, mask, label, model, note)
     reduced = baseline.reduce_fragment(folder, band=512)
     statistics = baseline.DepthStatistics()
     weights = np.array(statistics.default, np.float64)
@@ -218,9 +239,30 @@ def measure_crop(folder: Path, model: Path) -> Iterator[Row]:
     features = baseline.pool(layers, reduced.inside, statistics.smooth)
     score = np.tensordot(weights, features, axes=2).astype(np.float32)
     other = cv2.resize(score, label.shape[::-1], interpolation=cv2.INTER_LINEAR)
-    note = f"{label.shape[0]}x{label.shape[1]}, {surface.stack.depth} slices; nothing was learned from it"
-    yield Row("AUC on the real crop, the network", f"{area_under(whole, label, surface.mask):.3f}", "shown", note)
-    yield Row("the same, depth statistics", f"{area_under(other, label, surface.mask):.3f}", "shown")
+    yield Row("the same, depth statistics, AUC", f"{area_under(other, label, mask):.3f}", "shown")
+
+
+def measure_layer(folder: Path, model: Path) -> Iterator[Row]:
+    """The right quarter of the real layer; its label is another model's map, not truth."""
+    if not (folder / "32.jpg").is_file():
+        return
+    left, right = LAYER_PIECES["test/right"]
+    layer = cv2.imread(str(folder / "32.jpg"), cv2.IMREAD_GRAYSCALE)[:, left:right]
+    label = read_mask(folder / "inklabels.png")[:, left:right]
+    note = "nothing was learned from it; the label is a prediction"
+    yield from measure_real("real layer, right quarter", layer, np.ones(label.shape, bool), label, model, note)
+
+
+def measure_real(
+    what: str, volume: np.ndarray, mask: np.ndarray, label: np.ndarray, model: Path, note: str
+) -> Iterator[Row]:
+    """AUC, F0.5 and letters read of one real scan."""
+    result = handlens.load("ink", model=model)(volume, mask=mask)
+    value, bar = area_under(result.probability_map, label, mask), ">= 0.85" if "layer" in what else "shown"
+    yield Row(f"{what}, AUC", f"{value:.3f}", bar, note)
+    everywhere = f"all ink {f_half(mask, label):.3f}; {read_letters(result.mask, label)}"
+    bar = ">= 0.60" if "layer" in what else "shown"
+    yield Row(f"{what}, F0.5", f"{f_half(result.mask, label):.3f}", bar, everywhere)
 
 
 def area_under(score: np.ndarray, label: np.ndarray, mask: np.ndarray) -> float:
@@ -423,7 +465,9 @@ def main() -> None:
     size = 192 if given.quick else given.size
     unseen = make_unseen(given.work, size, maps)
     rows = list(measure_score(unseen, given.model, given.picture))
+    rows += measure_harder(make_unseen(given.work, size, maps, 1.5), given.model)
     rows += measure_crop(given.data / "real_crop", given.model)
+    rows += measure_layer(given.data / "real_layer", given.model)
     shape = (640, 320) if given.quick else (3072, 2048)
     beside = given.work / f"beside-{shape[0]}x{shape[1]}"
     make_one(beside, (UNSEEN, 8), Kind(UNSEEN, 1, shape), letters.find_maps(maps) if maps.is_dir() else [])
