@@ -84,6 +84,14 @@ def test_it_is_drawn(result):
     assert repr(result) == f"<InkResult 150x170: {result.mask.sum() / result.inside.sum():.1%} ink>"
 
 
+def test_what_is_no_papyrus_is_said(predictor, result):
+    assert result.warnings == ()
+    noise = predictor(np.random.default_rng(0).integers(1, 255, (90, 90), np.uint8))
+    assert noise.probability_map.shape == (90, 90)
+    assert noise.warnings[0].startswith("no fibres")
+    assert "no fibres" in noise._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("value", "mask", "message"),
     [

@@ -110,7 +110,9 @@ class InkPredictor:
         fragment = as_fragment(value, mask)
         prediction = self.predict(fragment)
         found = prediction.artefacts
-        return InkResult(found[MAP], fragment.mask, prediction.answer, found[SHEET], found[THRESHOLD])
+        return InkResult(
+            found[MAP], fragment.mask, prediction.answer, found[SHEET], found[THRESHOLD], prediction.warnings
+        )
 
     def _flatten(self, fragment: Scan, work: Work) -> Surface:
         """The fragment with its sheet found; what an earlier, killed run found is used again."""

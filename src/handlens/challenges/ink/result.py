@@ -30,6 +30,8 @@ class InkResult:
     """The flattened sheet."""
     threshold: float
     """Probability above which a pixel is ink."""
+    warnings: tuple[str, ...] = ()
+    """Why the scan may not be what the model was made for: sentences."""
 
     @cached_property
     def probability_map(self) -> npt.NDArray[np.float32]:
@@ -53,4 +55,5 @@ class InkResult:
         return f"<InkResult {height}x{width}: {self.rle.area / max(1, int(self.inside.sum())):.1%} ink>"
 
     def _repr_html_(self) -> str:
-        return picture_html(self.overlay(), f"ink on {self.rle.area / max(1, int(self.inside.sum())):.1%} of the sheet")
+        share = self.rle.area / max(1, int(self.inside.sum()))
+        return picture_html(self.overlay(), ". ".join([f"ink on {share:.1%} of the sheet", *self.warnings]))
