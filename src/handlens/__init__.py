@@ -77,12 +77,14 @@ def load(
     *,
     solver: Literal["model", "baseline"] = "model",
     threads: int | None = None,
+    untrusted: bool = False,
     **options: Any,
 ) -> Predictor[Any, Any]:
     """A predictor: call it on a numpy array, a PIL image or a path, and it gives a result.
 
-    `model` is the folder of a `train`, None for the model that comes with the package. `options` are those of
-    `handlens solve NAME --help`. Results have `_repr_html_`, so Jupyter draws them:
+    `model` is the folder of a `train`, None for the model that comes with the package; with `untrusted` its
+    network runs in a sandbox, with the same answers. `options` are those of `handlens solve NAME --help`. Results have
+    `_repr_html_`, so Jupyter draws them:
 
     cells    `.mask .labels .table .probability .overlay()`
     lesions  `.probabilities .label .risk .table`; call it with `age=`, `gender=` and `site=` where they are known
@@ -99,7 +101,8 @@ def load(
 
     chosen = challenge(name)
     place = None if model is None else Path(model)
-    return pipeline.load(chosen, settings=chosen.settings(**options), model=place, solver=solver, threads=threads)
+    settings = chosen.settings(**options)
+    return pipeline.load(chosen, settings=settings, model=place, solver=solver, threads=threads, untrusted=untrusted)
 
 
 def sample(name: str, folder: str | Path, *, seed: int = 0, cases: int = 0, size: int = 0, **options: Any) -> Path:
@@ -167,12 +170,14 @@ def solve(
     overwrite: bool = False,
     workers: int | None = 1,
     deadline: float | str | None = None,
+    untrusted: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Solved:
     """Answer every case of a data folder into `out/submission.csv`, checked, and scored where labels are there.
 
-    `model` is the folder of a `train`. With more than one of `workers`, or None for one on each core, call it under
+    `model` is the folder of a `train`; with `untrusted` it runs in a sandbox. With more than one of
+    `workers`, or None for one on each core, call it under
     `if __name__ == "__main__":`, because the other processes import your script. In a notebook a progress bar shows.
     `deadline`, in seconds or as `3h50m`, is when it is done, counted from the call: see `handlens solve --help`.
 
@@ -200,6 +205,7 @@ def solve(
             overwrite=overwrite,
             workers=workers,
             deadline=None if seconds is None else pipeline.Deadline(seconds),
+            untrusted=untrusted,
             progress=shown,
         )
 

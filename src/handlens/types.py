@@ -213,13 +213,15 @@ class Context(Generic[LabelT, SettingsT]):
 
     `training` opens the labelled cases of the data folder, None where there are none; not calling it costs nothing.
     `model` is the folder of a `handlens train`, None for the model that comes with the package. `threads` is how many
-    one predictor may use, None for one on each core.
+    one predictor may use, None for one on each core. With `untrusted`, an ONNX file is run in a sandbox; only
+    challenges that say `sandboxed` are asked for that.
     """
 
     settings: SettingsT
     training: Callable[[], Truth[LabelT] | None] = lambda: None
     model: Path | None = None
     threads: int | None = None
+    untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
+    sandboxed    whether `load` runs the network in a sandbox where the context says `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
@@ -379,6 +382,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None
     report: Reporting[AnswerT, LabelT, SettingsT] | None = None
+    sandboxed: bool = False
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None
     judge: Callable[[Sequence[Path], Truth[LabelT], SettingsT, Limits, Progress], Judgement] | None = None

@@ -48,9 +48,7 @@ def test_a_damaged_onnx_file_is_refused(folder, tmp_path):
     content = (folder / MODEL).read_bytes()
     for damaged in (b"", b"nonsense" * 40, content[: len(content) // 2], b"\x89PNG" + content):
         (tmp_path / MODEL).write_bytes(damaged)
-        with pytest.raises(
-            ModelError, match=r"model\.onnx: not a readable ONNX file .*: copy it again, or train again"
-        ):
+        with pytest.raises(ModelError, match=r"model\.onnx: .*(ONNX|MiB|graph).*: copy it again, or train again"):
             Session(tmp_path / MODEL)
 
 

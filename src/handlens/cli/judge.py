@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import details, make_table, message, print_json, print_table, print_wrapped, progress_bar
+from handlens.cli.output import (
+    details,
+    make_table,
+    message,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress_bar,
+    with_verbosity,
+)
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
@@ -145,13 +154,32 @@ def _name(entry: Judged) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(entry.model))
 
 
+@click.command()
+@click.argument("model", type=PATH)
+@click.option("-o", "--out", type=PATH, required=True, help="The file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT.")
+def pack(model: Path, out: Path, overwrite: bool) -> None:
+    """Make one ONNX file of a model whose weights lie in other files.
+
+    MODEL is an ONNX file with external data, as large exports have it. Files outside of its folder are not read.
+    """
+    from handlens.errors import DataError
+    from handlens.sandbox.packing import pack_model
+
+    if out.exists() and not overwrite:
+        raise DataError("already there: name another file, or say --overwrite", file=out)
+    number = pack_model(model, out)
+    click.echo(f"{out}: {out.stat().st_size:,} bytes, {counted(number, 'constant')} copied in")
+
+
 def commands() -> list[click.Command]:
     return [
+        with_verbosity(pack),
         ChallengeGroup(
             "judge",
             judge_command,
             "NAME MODEL... --data FOLDER [OPTIONS]",
             "Run untrusted models in a sandbox, score and rank them.",
             supports=lambda challenge: challenge.judge is not None,
-        )
+        ),
     ]

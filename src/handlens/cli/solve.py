@@ -69,6 +69,9 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
     @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
     @click.option(
+        "--untrusted", is_flag=True, hidden=not challenge.sandboxed, help="Run the model's network in a sandbox."
+    )
+    @click.option(
         "--solver",
         type=click.Choice(["model", "baseline"]),
         default="model",
@@ -90,7 +93,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         """
         from handlens import pipeline
 
-        names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers")
+        names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers", "untrusted")
         how = {name: rest.pop(name) for name in names}
         seconds = rest.pop("deadline")
         if seconds is not None:

@@ -20,6 +20,7 @@ from handlens.pipeline.folders import find_part, find_truth
 from handlens.pipeline.runs import challenge_of_model, package_version
 from handlens.pipeline.scoring import score_json
 from handlens.runstore.store import fingerprint_of, open_store
+from handlens.sandbox.runner import missing_here
 from handlens.settings import Settings, SettingsT, fields_of
 from handlens.types import (
     AnswerT,
@@ -73,10 +74,17 @@ def load(
     solver: Solver = "model",
     training: Callable[[], Truth[LabelT] | None] = lambda: None,
     threads: int | None = None,
+    untrusted: bool = False,
 ) -> Predictor[Any, AnswerT]:
-    """The predictor of a challenge: with its shipped model, one of a `train`, or without any: the baseline."""
+    """The predictor of a challenge: with its shipped model, one of a `train`, or without any: the baseline.
+
+    With `untrusted` its network runs in a sandbox; the answers are the same.
+    """
     settings = challenge.settings() if settings is None else settings
-    context = Context(settings, training, model, threads)
+    context = Context(settings, training, model, threads, untrusted)
+    if untrusted and (solver == "baseline" or not challenge.sandboxed):
+        what = "a baseline has no network" if solver == "baseline" else f"{challenge.name} has no ONNX model"
+        raise HandlensError(f"{what}, so there is nothing to run in a sandbox: leave --untrusted out")
     if solver == "baseline":
         if model is not None:
             raise HandlensError("a baseline takes no model: leave --model out, or --solver baseline")
@@ -108,6 +116,7 @@ def solve(
     workers: int | None = 1,
     deadline: Deadline | None = None,
     for_report: bool = False,
+    untrusted: bool = False,
     progress: Progress = no_progress,
 ) -> Solved:
     """Answer every case, write and check the submission, score it where truth is there, leave `score.json`.
@@ -115,7 +124,8 @@ def solve(
     Stopped at any moment and called again, it resumes. With `keep_going` a case that cannot be read gets the empty
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
     number of `workers`; None is one for each core where the challenge is `parallel`. An output folder of another run
-    is refused unless `overwrite` is said. `for_report`: leave what a report shows beside the answers.
+    is refused unless `overwrite` is said. With `untrusted` the model runs in a sandbox, and notes say what this machine
+    cannot keep it from. `for_report`: leave what a report shows beside the answers.
 
     With a `deadline` a complete submission with safe answers is there at once and becomes better until the time is
     over; what was given up is told in the notes. Failing cases do not end it.
@@ -126,7 +136,8 @@ def solve(
     part, cases = find_part(challenge, folder, part)
     keep_going = keep_going or deadline is not None
     training = partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
-    load_here = partial(load, challenge, settings=settings, model=model, solver=solver, training=training)
+    how: dict[str, Any] = {"model": model, "solver": solver, "training": training, "untrusted": untrusted}
+    load_here = partial(load, challenge, settings=settings, **how)
     if deadline is None and predictor is None:
         predictor = load_here()
     about: dict[str, Any] = {"command": "solve", "challenge": challenge.name, "part": part, "solver": solver}
@@ -168,6 +179,7 @@ def solve(
             truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
         result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
         notes += _model_notes(weights_of, cases if result else ())
+        notes += [f"not sandboxed on this machine: {gap}" for gap in missing_here()] if untrusted else []
         if deadline is None or not deadline.is_near:
             notes += challenge.summarise(out, answers, settings)
         seconds = time.perf_counter() - started

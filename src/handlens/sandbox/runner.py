@@ -101,6 +101,15 @@ def open_for_good(path: Path, limits: Limits) -> GuardedModel:
         return model
 
 
+def read_model(path: Path) -> bytes:
+    """The bytes of a model's file, a regular one of bounded size; RefusedError otherwise."""
+    with _model_file(path) as (file, size):
+        parts = bytearray()
+        while len(parts) < size and (chunk := os.read(file, min(size - len(parts), 16 * _CHUNK))):
+            parts += chunk
+    return bytes(parts)
+
+
 def missing_here() -> tuple[str, ...]:
     """What this machine cannot keep a model from; `GuardedModel.unguarded` without a model."""
     model = GuardedModel(-1, 0, Limits(), CHILD)

@@ -27,6 +27,7 @@ CHALLENGE = Challenge(
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     efforts=lazy(f"{__name__}.predictor:efforts"),
     summarise=lazy(f"{__name__}.predictor:summarise"),
+    sandboxed=True,
     training_fields=(options.CellsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks),

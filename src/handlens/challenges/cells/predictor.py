@@ -101,7 +101,9 @@ def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
     model = open_model(context.model or SHIPPED, challenge="cells")
     decision = model.decision(CellsDecision)
     turns = context.settings.turns or decision.turns
-    return CellsPredictor(open_segmenter(model.file, threads=context.threads), decision, turns, model)
+    return CellsPredictor(
+        open_segmenter(model.file, threads=context.threads, untrusted=context.untrusted), decision, turns, model
+    )
 
 
 def efforts(predictor: CellsPredictor | OtsuPredictor) -> list[Effort[Rle]]:

@@ -26,6 +26,7 @@ CHALLENGE = Challenge(
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     efforts=lazy(f"{__name__}.predictor:efforts"),
+    sandboxed=True,
     training_fields=(options.InkTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks),

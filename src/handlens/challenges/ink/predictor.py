@@ -56,9 +56,9 @@ class InkNetwork:
         return np.asarray(answer[0], np.float32)
 
 
-def open_network(path: Path, window: Window) -> InkNetwork:
+def open_network(path: Path, window: Window, *, untrusted: bool = False) -> InkNetwork:
     """`window` uint8 (N, layers, H, W) to `probability` float32 (N, H / 4, W / 4)."""
-    session = Session(path, threads=1)
+    session = Session(path, threads=1, untrusted=untrusted)
     session.demand({"window": ("tensor(uint8)", 4)}, {"probability": ("tensor(float)", 3)})
     return InkNetwork(session, window.layers)
 
@@ -158,7 +158,8 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
         window = replace(window, side="first" if window.side == "last" else "last")
     decision = model.decision(InkDecision)
     resources = Resources(context.settings.turns or decision.turns, context.threads or usable_cores())
-    return InkPredictor(open_network(model.file, window), window, decision, resources, model)
+    network = open_network(model.file, window, untrusted=context.untrusted)
+    return InkPredictor(network, window, decision, resources, model)
 
 
 def efforts(predictor: InkPredictor | DepthStatisticsPredictor) -> list[Effort[Rle]]:

@@ -25,6 +25,7 @@ CHALLENGE = Challenge(
     settings_type=options.LesionsSettings,
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     summarise=lazy(f"{__name__}.result:write_answers"),
+    sandboxed=True,
     training_fields=(options.LesionsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),
     judge=lazy(f"{__name__}.judge:judge"),

@@ -76,9 +76,9 @@ class LesionsPredictor:
         return LesionResult(image, self.predict(photograph).answer, self.taxonomy)
 
 
-def open_classifier(path: Path, *, threads: int | None = None) -> Session:
+def open_classifier(path: Path, *, threads: int | None = None, untrusted: bool = False) -> Session:
     """`image` float32 (N, 3, 512, 512) and `demographics` float32 (N, 3) to `probability` float32 (N, classes)."""
-    session = Session(path, threads=threads)
+    session = Session(path, threads=threads, untrusted=untrusted)
     session.demand(
         {"image": ("tensor(float)", 4), "demographics": ("tensor(float)", 2)}, {"probability": ("tensor(float)", 2)}
     )
@@ -94,7 +94,7 @@ def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
         which = "this" if context.model else "the shipped"
         remedy = f"say --taxonomy {known}, name another with --model, or say --solver baseline"
         raise ModelError(f"{model.folder}: {which} model knows the {known} classes: {remedy}")
-    session = open_classifier(model.file, threads=context.threads)
+    session = open_classifier(model.file, threads=context.threads, untrusted=context.untrusted)
     return LesionsPredictor(session, TAXONOMIES[wanted], given_facts(context.settings), model)
 
 
