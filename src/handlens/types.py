@@ -213,8 +213,7 @@ class Context(Generic[LabelT, SettingsT]):
 
     `training` opens the labelled cases of the data folder, None where there are none; not calling it costs nothing.
     `model` is the folder of a `handlens train`, None for the model that comes with the package. `threads` is how many
-    one predictor may use, None for one on each core. With `untrusted`, an ONNX file is run in a sandbox; only
-    challenges that say `sandboxed` are asked for that.
+    one predictor may use, None for one on each core. `untrusted`: run an ONNX file in a sandbox.
     """
 
     settings: SettingsT
@@ -350,7 +349,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
-    sandboxed    whether `load` runs the network in a sandbox where the context says `untrusted`
+    sandboxed    whether `load` heeds the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
@@ -398,5 +397,4 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
             raise HandlensError(f"{self.name}: {error}") from None
 
 
-AnyChallenge = Challenge[Any, Any, Any]
-"""A challenge whose types do not matter, such as one of the registry."""
+AnyChallenge = Challenge[Any, Any, Any]  # one whose types do not matter, such as one of the registry
