@@ -28,7 +28,7 @@ from handlens.splits import fold_of
 from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
-from handlens.training.folds import Predictions, evaluate
+from handlens.training.folds import Predictions, evaluate, sweep
 from handlens.training.loop import LOG, read_log, stage_file, train_stage
 from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule, TrainSettings
@@ -303,6 +303,7 @@ def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> d
         "score": found.score.value,
         "scores": {case.id: case.value for case in found.score.cases},
         "fold_decisions": [decision.plain() for decision in found.fold_decisions],
+        "sweep": sweep(task, predictions, found.decision),
         **pace,
     }
     decided = found.decision.plain().items()

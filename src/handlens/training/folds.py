@@ -78,3 +78,20 @@ def evaluate(
             answers[task.ids[index]] = answer
     everyone = tuple(index for index, fold in enumerate(plan.fold_of) if fold != NEVER)
     return Evaluation(task.score(answers), tuple(decisions), task.decide(everyone, predictions), answers)
+
+
+SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Thresholds that a sweep tries beside the chosen one."""
+
+
+def sweep(task: Task, predictions: Mapping[int, Array], decision: Decision) -> list[tuple[float, float]]:
+    """The score of all out-of-fold predictions with other thresholds; nothing where there is none to change."""
+    chosen = decision.plain().get("threshold")
+    if chosen is None or task.answer_with is not None:
+        return []
+    found = []
+    for threshold in sorted({*SWEPT, float(chosen)}):
+        changed = decision.replace(threshold=threshold)
+        answers = {id: task.answer(index, predictions[index], changed) for index, id in enumerate(task.ids)}
+        found.append((threshold, task.score(answers).value))
+    return found

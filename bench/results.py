@@ -1,0 +1,194 @@
+"""What results cost and how fast they open: GeoJSON, pages, tiles; with the bars that they must keep.
+
+    python bench/results.py           # all of it, ten minutes; the largest picture has 8181 x 6330 pixels
+    python bench/results.py --quick   # small sizes, to see that it works
+
+Times of a browser need Playwright and chromium; without them those rows are left out, with a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from handlens import pipeline, registry
+from handlens.report.page import Report, ShownCase, write_report
+from handlens.report.pictures import PictureStore, draw_case
+from handlens.views import CaseView, Layer
+
+COST_CASES = {"cells": (4, 500), "lesions": (60, 160), "forgery": (6, 512), "ink": (2, 256)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    quick = parser.parse_args().quick
+    print(f"{'what':58}  {'measured':>14}  bar")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        geojson(folder, 2_000 if quick else 50_000)
+        many(folder / "many", 100 if quick else 1000)
+        large(folder / "large", (1500, 2100) if quick else (8181, 6330))
+        for challenge in COST_CASES:
+            cost(folder / challenge, challenge, quick=quick)
+
+
+def row(what: str, measured: str, bar: str) -> None:
+    print(f"{what:58}  {measured:>14}  {bar}", flush=True)
+
+
+def geojson(folder: Path, count: int) -> None:
+    """Nuclei of a made-up slide: disks on a grid."""
+    from handlens.challenges.cells.files import write_geojson
+    from handlens.challenges.cells.instances import masks_of
+    from handlens.challenges.cells.measurements import measure
+    from handlens.masks.components import label_components
+    from handlens.masks.outlines import trace
+    from handlens.masks.rle import encode
+
+    across = int(np.ceil(count**0.5))
+    y, x = np.mgrid[-10:11, -10:11]
+    disk = (x**2 + y**2) <= 64
+    mask = np.tile(disk, (-(-count // across), across))
+    objects = label_components(encode(mask, order="rows"), (mask.shape[0], mask.shape[1]))
+    begun = time.perf_counter()
+    outlines = [trace(piece, top=top, left=left) for top, left, piece in masks_of(objects)]
+    write_geojson(folder / "nuclei.geojson", outlines, measure(objects, outlines, None, mpp=None))
+    row(f"GeoJSON of {objects.count:,} nuclei, traced and written", f"{time.perf_counter() - begun:.1f} s", "10 s")
+
+
+def many(folder: Path, count: int) -> None:
+    """A page of small cases: how fast it opens, and how long a frame takes while it is scrolled."""
+    random = np.random.default_rng(0)
+    folder.mkdir()
+    cases = []
+    for number in range(count):
+        pixels = random.integers(0, 255, (180, 240, 3), np.uint8)
+        pixels = np.repeat(np.repeat(pixels[::12, ::12], 12, axis=0), 12, axis=1)[:180, :240]
+        layer = Layer("image", (180, 240), lambda top, bottom, pixels=pixels: pixels[top:bottom])  # type: ignore[misc]
+        pictures = draw_case(CaseView((layer,)), PictureStore(folder / "files", inline=True))
+        cases.append(ShownCase(f"case {number}", number, number / count, pictures=pictures))
+    write_report(Report("solve", "many", "", "", cases=cases), folder / "report.html")
+    with browser() as found:
+        if isinstance(found, str):
+            row(f"page of {count:,} cases", found, "2 s")
+            return
+        page = found.new_page(viewport={"width": 1400, "height": 900})
+        seconds = opens(page, folder / "report.html")
+        row(f"page of {count:,} cases opens", f"{seconds:.2f} s", "2 s")
+        frames = page.evaluate(SCROLL)
+        row(
+            "  scrolled to its end: median, 99th percentile of frames",
+            f"{frames[0]:.0f}, {frames[1]:.0f} ms",
+            "no jank",
+        )
+
+
+SCROLL = """() => new Promise((done) => {
+  const gaps = []; let last = performance.now(), left = 120;
+  const step = (now) => {
+    gaps.push(now - last); last = now;
+    window.scrollBy(0, document.body.scrollHeight / 120);
+    if (left-- > 0) requestAnimationFrame(step);
+    else { gaps.sort((a, b) => a - b); done([gaps[gaps.length >> 1], gaps[Math.floor(gaps.length * 0.99)]]); }
+  };
+  requestAnimationFrame(step);
+})"""
+
+
+SHOWN = """() => {
+  const tiles = [...document.querySelectorAll("#world img")];
+  return tiles.length > 0 && tiles.every((tile) => tile.complete);
+}"""
+
+
+def large(folder: Path, shape: tuple[int, int]) -> None:
+    """A fragment with answer and truth, as tiles: how fast it opens, and what it takes on the disk."""
+    from handlens.masks.rle import encode
+    from handlens.masks.showing import mask_layers
+
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    coarse = random.integers(60, 200, (shape[0] // 8 + 1, shape[1] // 8 + 1), np.uint8)
+    grey = np.repeat(np.repeat(coarse, 8, axis=0), 8, axis=1)[: shape[0], : shape[1]]
+    noise = random.integers(0, 30, shape, np.uint8)
+    grey = grey + noise
+    letters = np.zeros(shape, bool)
+    letters[shape[0] // 4 : shape[0] // 2 : 3, shape[1] // 4 : shape[1] // 2] = True
+    said = np.roll(letters, 40, axis=1)
+    begun = time.perf_counter()
+    layers = mask_layers(encode(said, order="rows"), encode(letters, order="rows"), shape)
+    view = CaseView((Layer("slice", shape, lambda top, bottom: grey[top:bottom]), *layers))
+    pictures = draw_case(view, PictureStore(folder / "report_files", inline=True))
+    write_report(
+        Report("solve", "large", "", "", cases=[ShownCase("a", 0, 0.5, pictures=pictures)]), folder / "report.html"
+    )
+    seconds = time.perf_counter() - begun
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
+    row(f"page of {shape[0]} x {shape[1]} is made", f"{seconds:.1f} s", "")
+    row("  page and tiles on the disk", f"{size:.0f} MB", "60 MB with all of OUT")
+    with browser() as found:
+        if isinstance(found, str):
+            row("  opens", found, "3 s")
+            return
+        page = found.new_page(viewport={"width": 1400, "height": 900})
+        seconds = opens(page, folder / "report.html", "#case-0", SHOWN)
+        row("  opens, the fragment on the screen", f"{seconds:.2f} s", "3 s")
+
+
+def cost(folder: Path, name: str, *, quick: bool) -> None:
+    """Processor time of the page as a share of that of solving, each measured in this process."""
+    challenge = registry.challenge(name)
+    cases, size = (1, 96) if quick else COST_CASES[name]
+    pipeline.sample(challenge, folder / "data", seed=3, cases=cases, size=size)
+    solving = timed(lambda: pipeline.solve(challenge, folder / "data", folder / "plain"))
+    kept = timed(lambda: pipeline.solve(challenge, folder / "data", folder / "out", for_report=True))
+    paging = timed(lambda: pipeline.report_solve(challenge, folder / "out"))
+    share = (max(0.0, kept - solving) + paging) / solving
+    row(f"page of {cases} x {name}: {paging:.2f} s beside {solving:.1f} s of solving", f"+{share:.0%}", "15 %")
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Processor seconds of this process: other programs do not count."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A browser, or a few words why there is none."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        yield "no playwright"
+        return
+    if path is None:
+        yield "no chromium"
+        return
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def opens(page: Any, path: Path, place: str = "", ready: str = "() => document.readyState === 'complete'") -> float:
+    """Seconds from asking for a page until it is ready."""
+    begun = time.perf_counter()
+    page.goto(f"{path.as_uri()}{place}")
+    page.wait_for_function(ready)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())
