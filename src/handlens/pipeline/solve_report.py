@@ -30,7 +30,7 @@ from handlens.pipeline.reporting import (
 )
 from handlens.pipeline.runs import package_version
 from handlens.pipeline.solving import load, training_truth
-from handlens.report.page import FILES, PAGE, Report, write_report
+from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
 from handlens.settings import fields_of
 from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work
 from handlens.views import Section, Table
@@ -236,12 +236,12 @@ def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Pa
         (name, report.metric, len(report.cases), report.score, *(report.interval or (None, None)))
         for name, (_, report) in reports.items()
     ]
+    several = [(name, case) for name, (_, report) in reports.items() for case in order_cases(report.cases)]
     cases = [
         replace(
             case, id=f"{name} {case.id}", place=place, tags=(name, *case.tags), pictures=_moved(case.pictures, name)
         )
-        for name, (_, report) in reports.items()
-        for place, case in enumerate(report.cases)
+        for place, (name, case) in enumerate(several)
     ]
     columns = ("challenge", "metric", "cases", "score", "95 % interval from", "to")
     report = Report(

@@ -86,6 +86,7 @@ def _environment() -> Environment:
         trim_blocks=False,
         keep_trailing_newline=True,
     )
+    found.policies["json.dumps_kwargs"] = {"sort_keys": False}  # facts stay in the order in which they were given
     found.filters["sentence"] = sentence
     found.filters["shown"] = shown
     return found

@@ -90,7 +90,8 @@ def write_report(report: Report, path: Path, *, back: str = "") -> None:
 
 def page_of(report: Report, *, twin: str, back: str = "") -> str:
     """The page as text."""
-    cards = [_case(case) for case in order_cases(report.cases)]
+    mixed = report.kind == "demo"  # scores of several challenges: the worst of all would be of one alone
+    cards = [_case(case) for case in (report.cases if mixed else order_cases(report.cases))]
     scale = None
     if report.score is not None:
         scale = draw_scale(report.score, report.interval, list(report.references.items()))
@@ -103,6 +104,7 @@ def page_of(report: Report, *, twin: str, back: str = "") -> str:
         scale=scale,
         sections=[_section(part) for part in report.sections],
         cards=cards,
+        mixed=mixed,
         tags=_tags(cards),
         twin=twin,
         back=back,
