@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import shutil
 import sys
@@ -29,7 +28,7 @@ from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
 from handlens.training.folds import Predictions, evaluate, sweep
-from handlens.training.loop import LOG, read_log, stage_file, train_stage
+from handlens.training.loop import pace, stage_file, train_stage
 from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule, TrainSettings
 from handlens.training.signals import Flag, TrainingStopped, heard
@@ -296,7 +295,7 @@ def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> d
     with tempfile.TemporaryDirectory() as folder:
         found = evaluate(task, plan, predictions, partial(_answer_settled, task, plan, run, Path(folder)))
     checkpoint.save(run / WEIGHTS, {name: value.cpu() for name, value in final.items()})
-    pace = _pace(run)
+    pace = pace(run)
     results: dict[str, Any] = {
         "finished": True,
         "decision": found.decision.plain(),
@@ -350,7 +349,7 @@ def _leave_usable(task: Task, plan: Plan, job: _Job) -> None:
     predictions = Predictions(job.run, len(task.ids))
     decision = task.decide(tuple(predictions), predictions) if len(predictions) else task.default
     results = {"finished": False, "decision": decision.plain(), "score": None, "trained_steps": best[0]}
-    _leave(task, plan, job, best[1], results | _pace(job.run), decision)
+    _leave(task, plan, job, best[1], results | pace(job.run), decision)
 
 
 def _load_stage(run: Path, stage: Stage) -> dict[str, Any]:
@@ -388,14 +387,3 @@ def _leave(
     write_trained_on(run, task.cases)
     write_text(run / CARD, write_card(plan, job.schedule, results, task.card))
     write_plan(run, replace(plan, results=results))
-
-
-def _pace(run: Path) -> dict[str, float]:
-    """Mean seconds of a step, and the share of them spent waiting for data, from the log."""
-    lines = read_log(run / LOG)
-    total = math.fsum(line["seconds"] for line in lines)
-    waited = math.fsum(line["seconds"] * line["waiting"] for line in lines)
-    return {
-        "seconds_per_step": total / len(lines) if lines else 0.0,
-        "waiting": waited / total if total else 0.0,
-    }

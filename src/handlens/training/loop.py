@@ -250,6 +250,17 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def pace(run: Path) -> dict[str, float]:
+    """Mean seconds of a step, and the share of them spent waiting for data, from the log."""
+    lines = read_log(run / LOG)
+    total = math.fsum(line["seconds"] for line in lines)
+    waited = math.fsum(line["seconds"] * line["waiting"] for line in lines)
+    return {
+        "seconds_per_step": total / len(lines) if lines else 0.0,
+        "waiting": waited / total if total else 0.0,
+    }
+
+
 def _refuse_apart(fabric: Fabric, step: int, run: Path) -> None:
     """All processes must have found the same checkpoint."""
     if _mean_over_processes(fabric, float(step)) != step:
