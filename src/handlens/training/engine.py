@@ -28,7 +28,7 @@ from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
 from handlens.training.folds import Predictions, evaluate, sweep
-from handlens.training.loop import pace, stage_file, train_stage
+from handlens.training.loop import read_pace, stage_file, train_stage
 from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule, TrainSettings
 from handlens.training.signals import Flag, TrainingStopped, heard
@@ -295,7 +295,7 @@ def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> d
     with tempfile.TemporaryDirectory() as folder:
         found = evaluate(task, plan, predictions, partial(_answer_settled, task, plan, run, Path(folder)))
     checkpoint.save(run / WEIGHTS, {name: value.cpu() for name, value in final.items()})
-    pace = pace(run)
+    pace = read_pace(run)
     results: dict[str, Any] = {
         "finished": True,
         "decision": found.decision.plain(),
@@ -349,7 +349,7 @@ def _leave_usable(task: Task, plan: Plan, job: _Job) -> None:
     predictions = Predictions(job.run, len(task.ids))
     decision = task.decide(tuple(predictions), predictions) if len(predictions) else task.default
     results = {"finished": False, "decision": decision.plain(), "score": None, "trained_steps": best[0]}
-    _leave(task, plan, job, best[1], results | pace(job.run), decision)
+    _leave(task, plan, job, best[1], results | read_pace(job.run), decision)
 
 
 def _load_stage(run: Path, stage: Stage) -> dict[str, Any]:

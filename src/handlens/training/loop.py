@@ -250,7 +250,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def pace(run: Path) -> dict[str, float]:
+def read_pace(run: Path) -> dict[str, float]:
     """Mean seconds of a step, and the share of them spent waiting for data, from the log."""
     lines = read_log(run / LOG)
     total = math.fsum(line["seconds"] for line in lines)
