@@ -237,7 +237,18 @@ OWN = {
     "challenges/ink/dataset.py": "its own cache",
     "challenges/ink/sample.py": "slices that it just wrote",
     "challenges/lesions/training.py": "its own cache",
+    "cli/solve.py": "what the kernel says of this process",
     "cli/surroundings.py": "nothing, in place of a closed stream",
+    **dict.fromkeys(
+        (
+            *(f"challenges/{name}/report.py" for name in ("cells", "forgery", "ink", "lesions")),
+            *("cli/report.py", "pipeline/run_report.py", "pipeline/score_report.py", "pipeline/solve_report.py"),
+        ),
+        "what a run wrote, and files that it has read before",
+    ),
+    "cli/app.py": "a page in a browser",
+    "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
+    **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
     "cli/data.py": "rules that come with the program",
     "inference/model.py": "names in a folder, of which the first is opened through the gate",
     "io/files.py": "what it wrote",

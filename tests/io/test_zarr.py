@@ -426,3 +426,26 @@ def test_slices_in_tiff_never_import_the_library(tmp_path: Path) -> None:
     code += "volumes.open_stack(Path(sys.argv[1])).read_band(0, 5, 0, 1); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert not {"zarr", "numcodecs", "pyarrow"} & set(done.stdout.split())
+
+
+def test_a_zstd_frame_that_hides_its_size_is_bounded(tmp_path: Path) -> None:
+    volume = make_volume()
+    folder = write_v2(tmp_path / "a", volume, packing="zstd")
+    path = folder / "0.0.0"
+    raw = bytes(imagecodecs.zstd_decode(path.read_bytes()))
+    block = len(raw) << 3 | 1  # one block, stored as it is, the last
+    hidden = b"\x28\xb5\x2f\xfd" + b"\x00\x58" + block.to_bytes(3, "little") + raw
+    path.write_bytes(hidden)
+    check(folder, volume)
+    more = b"".join((100_000 << 3 | 1 << 1).to_bytes(3, "little") + b"x" for _ in range(9_999))
+    path.write_bytes(hidden[:6] + more + hidden[6:])
+    with pytest.raises(DataError, match=r"0\.0\.0: damaged: it can hold more than the [\d,]+ bytes of a chunk"):
+        volumes.open_stack(folder).read_band(0, 4, 0, 1)
+
+
+def test_an_impossible_depth_is_refused(tmp_path: Path) -> None:
+    folder = write_v2(tmp_path / "a", make_volume())
+    page = json.loads((folder / ".zarray").read_text())
+    (folder / ".zarray").write_text(json.dumps(page | {"shape": [10**12, *page["shape"][1:]]}))
+    with pytest.raises(DataError, match=r"1,000,000,000,000 slices; a stack has 1 to 1,000,000"):
+        volumes.open_stack(folder)

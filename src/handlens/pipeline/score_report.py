@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import DataError, Problem, SubmissionError, counted
+from handlens.io.gate import open_file
 from handlens.io.submissions import require_submission
 from handlens.pipeline.folders import find_truth
 from handlens.pipeline.reporting import (
@@ -125,7 +126,7 @@ def _lines(file: Path, wanted: set[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     if not wanted or file.suffix == ".parquet" or not file.is_file():
         return found
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         for number in range(1, max(wanted) + 1):
             text = stream.readline(TEXT_SHOWN * 4)
             whole = text

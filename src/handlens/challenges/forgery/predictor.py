@@ -25,6 +25,9 @@ from handlens.masks.rle import encode
 from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work
 
 KINDS = ("overlay", "table")
+CUT = "the limit of {:g} s ended the search early ({}): on a faster machine, or with more --seconds, it may find more"
+"""Said of an answer that depends on the machine's speed; any other is the same everywhere."""
+
 FINDINGS = "findings"
 """Artefact: everything the detector found, `detect.findings.Findings`."""
 
@@ -55,7 +58,8 @@ class ForgeryPredictor:
     def predict(self, image: npt.NDArray[Any], work: Work = ALONE, /) -> Prediction[Instances]:
         found = self.detector.look(image, self.seconds)
         instances = tuple(encode(group.mask(found.shape), order=ORDER) for group in found.groups)
-        return Prediction(instances, {FINDINGS: found})
+        cut = (CUT.format(self.seconds, ", ".join(found.cut)),) if found.cut else ()
+        return Prediction(instances, {FINDINGS: found}, warnings=cut)
 
     def __call__(self, value: Any, /) -> ForgeryResult:
         image = as_picture(value)

@@ -48,7 +48,7 @@ class FragmentFiles:
     def open_stack(self) -> volumes.Stack:
         if self.volume is None:
             raise DataError(f"no {VOLUME}/ or {LAYERS}/ with slices in it: add them", file=self.folder)
-        if self.volume.is_file():
+        if is_there(self.volume):
             return volumes.open_picture(self.volume)
         return volumes.open_stack(self.volume, from_zero=self.contest)
 
@@ -73,7 +73,7 @@ class FragmentFiles:
 
 def find_files(place: Path) -> FragmentFiles:
     """The files of the fragment that a folder or a picture stands for; its slices' folder stands for it too."""
-    if place.is_file():
+    if is_there(place):
         return FragmentFiles(place.stem, place.parent, place, *_beside(place.parent, place.stem), contest=False)
     folder = place.parent if place.name in (VOLUME, LAYERS) and volumes.is_volume(place) else place
     whole = Path(os.path.abspath(folder))  # `.` has a name too, and a link keeps its own
@@ -96,7 +96,7 @@ def _existing(path: Path) -> Path | None:
 
 
 def is_picture(path: Path) -> bool:
-    return path.is_file() and path.name.lower().endswith(SUFFIXES)
+    return is_there(path) and path.name.lower().endswith(SUFFIXES)
 
 
 def find_inside(stack: volumes.Stack) -> npt.NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from handlens.errors import ModelError
+from handlens.io.gate import read_bytes
 from handlens.training.norm import SharedBatchNorm
 
 CENTRE, SPREAD = 115.0, 45.0
@@ -133,7 +134,7 @@ def _read_folded(model: Path) -> dict[str, Tensor]:
     from onnx import numpy_helper
 
     try:
-        graph = onnx.load(str(model)).graph
+        graph = onnx.load_from_string(read_bytes(model, most=1 << 31)).graph
     except Exception as error:  # whatever the parser says of a file that is none
         raise ModelError(f"{model}: not a readable model: {error}") from None
     before = "network."

@@ -28,6 +28,8 @@ _OF_V2 = ("blosc", "zstd", "gzip", "zlib", "lz4", "bz2", "lzma")
 _OF_V3 = ("blosc", "zstd", "gzip", "crc32c")
 _DEFLATE_RATIO = 1_032  # deflate cannot pack better
 _STEP = 1 << 20  # bytes that are unpacked at a time to count them
+_ZSTD_BLOCK = 1 << 17  # bytes that a block of Zstandard becomes at the most
+_ZSTD_REPEATED, _ZSTD_PACKED = 1, 2  # kinds of its blocks; 0 is stored as it is
 _SLACK = 1 << 16  # what a packing may add to bytes that do not pack
 
 
@@ -83,6 +85,8 @@ def refuse_too_much(data: bytes, packing: Packing) -> None:
         given = _ANNOUNCED[name](data)
         if given is not None and given != packing.size:
             raise Undecodable(f"it announces {given:,} bytes where a chunk has {packing.size:,}")
+        if given is None and name == "zstd" and _zstd_most(data) > 4 * packing.size + 2 * _ZSTD_BLOCK:
+            raise Undecodable(f"it can hold more than the {packing.size:,} bytes of a chunk")
     elif name in _STREAMS and (name in ("bz2", "lzma") or len(data) * _DEFLATE_RATIO > MAX_CHUNK):
         _count(name, data, packing.size)
 
@@ -164,6 +168,18 @@ def _zstd_size(data: bytes) -> int | None:
     if not width:
         return None
     return int.from_bytes(data[place : place + width], "little") + (256 if width == 2 else 0)
+
+
+def _zstd_most(data: bytes) -> int:
+    """The most bytes that the blocks of a frame can become: those that say how many, and 128 KiB for each other."""
+    flags = data[4] if len(data) > 5 else 0
+    place, most, last = 5 + (1 - (flags >> 5 & 1)) + (0, 1, 2, 4)[flags & 3], 0, False
+    while not last and place + 3 <= len(data):
+        header = int.from_bytes(data[place : place + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        most += size if kind < _ZSTD_PACKED else _ZSTD_BLOCK
+        place += 3 + (1 if kind == _ZSTD_REPEATED else size)
+    return most
 
 
 def _number(place: int) -> Callable[[bytes], int]:

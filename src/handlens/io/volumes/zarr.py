@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Triple = tuple[int, int, int]
 
+MAX_SLICES = 1_000_000
+"""Deeper than any scan: a larger number is damage."""
+
 _NAMES = (".zarray", ".zgroup", "zarr.json")
 _LARGEST_DESCRIPTION = 1 << 22
 
@@ -255,6 +258,8 @@ def _check_shape(shape: list[int], chunk: list[int]) -> tuple[Triple, Triple, in
         raise Undecodable(f"shape {shape}; axes before slices, rows and columns must have length 1")
     if shape[-2] * shape[-1] > MAX_IMAGE_PIXELS:
         raise Undecodable(f"{shown((shape[-2], shape[-1]))} pixels; a slice has 1 to {MAX_IMAGE_PIXELS:,} of them")
+    if shape[-3] > MAX_SLICES:
+        raise Undecodable(f"{shape[-3]:,} slices; a stack has 1 to {MAX_SLICES:,}")
     if 2 * int(np.prod([int(side) for side in chunk[-3:]], dtype=object)) > MAX_CHUNK:
         raise Undecodable(f"chunks of {chunk} are too large: write it with smaller ones")
     first, second = tuple(shape[-3:]), tuple(chunk[-3:])

@@ -1,0 +1,109 @@
+"""What is lost when a figure comes inside a PDF: real forgeries and their twins embedded as papers embed them.
+
+python bench/papers.py [--figures 40] [--jpeg 40] [--quick]
+
+Lossless: each figure is placed 60 to 120 mm wide, and at 300 to 600 pixels an inch. Where the pixels that come out are
+those of the PNG the findings are its findings, for the detector is deterministic; otherwise both are looked at.
+JPEG: quality 85, looked at and scored. Bars: findings equal; at most 0.05 oF1 lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pypdfium2
+from PIL import Image
+
+from handlens.challenges.forgery import data
+from handlens.challenges.forgery.fitting import score_one
+from handlens.challenges.forgery.options import ForgerySettings
+from handlens.challenges.forgery.predictor import ForgeryPredictor
+from handlens.io.images import read_image
+from handlens.progress import bar
+from handlens.sandbox import pdf
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery" / "real"
+QUALITY = 85
+PAGE = (595.0, 842.0)  # A4 in points
+POINTS = 72 / 25.4  # a millimetre
+
+
+def embed(path: Path, pixels: np.ndarray, width: float, *, jpeg: bool) -> Path:
+    """A page with one image of this width in points."""
+    document = pypdfium2.PdfDocument.new()
+    height = width * pixels.shape[0] / pixels.shape[1]
+    page = document.new_page(max(PAGE[0], width + 100), max(PAGE[1], height + 100))
+    image = pypdfium2.PdfImage.new(document)
+    picture = Image.fromarray(pixels)
+    if jpeg:
+        packed = io.BytesIO()
+        picture.save(packed, "JPEG", quality=QUALITY)
+        image.load_jpeg(packed, inline=True)
+    else:
+        image.set_bitmap(pypdfium2.PdfBitmap.from_pil(picture))
+    image.set_matrix(pypdfium2.PdfMatrix().scale(width, height).translate(50, 50))
+    page.insert_obj(image)
+    page.gen_content()
+    document.save(path)
+    document.close()
+    return path
+
+
+def read_back(path: Path) -> np.ndarray:
+    (figure,) = pdf.list_figures(path)
+    return pdf.read_figure(path, figure)
+
+
+def as_embedded(picture: np.ndarray) -> np.ndarray:
+    """What a paper holds of a figure: 8 bits, without alpha."""
+    eight = (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
+    return np.ascontiguousarray(eight[:, :, :3]) if eight.ndim == 3 else eight
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--figures", type=int, default=40, help="forgeries, each with its twin")
+    parser.add_argument("--jpeg", type=int, default=40, help="forgeries that are embedded as JPEG too")
+    parser.add_argument("--quick", action="store_true", help="4 figures, 1 as JPEG")
+    options = parser.parse_args()
+    figures, jpegs = (4, 1) if options.quick else (options.figures, options.jpeg)
+    truth = data.open_truth(options.data, ForgerySettings())
+    forged = [case for case in truth.cases if truth.read(case)][:figures]
+    names = {case.path.name for case in forged}
+    twins = [case for case in truth.cases if not truth.read(case) and case.path.name in names]
+    dice, predictor = random.Random(1), ForgeryPredictor()
+    same: dict[str, list[bool]] = {"60 to 120 mm wide": [], "300 to 600 ppi": []}
+    scores: dict[str, list[float]] = {"PNG": [], f"JPEG {QUALITY}": []}
+    with tempfile.TemporaryDirectory() as folder, bar("papers") as progress:
+        path = Path(folder) / "paper.pdf"
+        for done, case in enumerate([*forged, *twins]):
+            progress(done, len(forged) + len(twins))
+            picture = as_embedded(read_image(case.path))
+            widths = (dice.uniform(60, 120) * POINTS, picture.shape[1] * 72 / dice.uniform(300, 600))
+            for kind, width in zip(same, widths, strict=True):
+                back = read_back(embed(path, picture, width, jpeg=False))
+                same[kind].append(np.array_equal(back, picture) or _findings_equal(predictor, back, picture))
+            if done < min(jpegs, len(forged)):
+                back = read_back(embed(path, picture, widths[0], jpeg=True))
+                for kind, pixels in zip(scores, (picture, back), strict=True):
+                    scores[kind].append(score_one(predictor.predict(pixels).answer, truth.read(case)))
+    print(f"{len(forged)} real forgeries, {len(twins)} twins")
+    for kind, found in same.items():
+        print(f"  lossless, {kind}: {sum(found)} of {len(found)} give the findings of their PNG (bar: all)")
+    before, after = (float(np.mean(values)) if values else float("nan") for values in scores.values())
+    numbers = f"PNG {before:.3f}, JPEG {QUALITY} {after:.3f} (bar: {before - 0.05:.3f})"
+    print(f"  {len(scores['PNG'])} forgeries, oF1: {numbers}")
+
+
+def _findings_equal(predictor: ForgeryPredictor, first: np.ndarray, second: np.ndarray) -> bool:
+    return predictor.predict(first).answer == predictor.predict(second).answer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Odd surroundings: closed streams, full disks, strange names and terminals, little memory, signals. No traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from handlens.cli import surroundings
+from handlens.errors import DataError, DiskFullError, Problem, printable
+
+LIMIT = 300
+"""Seconds after which a command that hangs fails its test; a busy machine needs many for the imports."""
+
+
+def run(*words: str, cwd: Path, shell: str = "", **options) -> subprocess.CompletedProcess[bytes]:
+    """`handlens WORDS`, with what a shell does before or after."""
+    command = [sys.executable, "-m", "handlens", *words]
+    if shell:
+        quoted = " ".join(f"'{word}'" for word in command)
+        command = ["bash", "-c", shell.replace("HANDLENS", quoted)]
+    environment = {**os.environ, **options.pop("env", {})}
+    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=LIMIT, env=environment, check=False, **options)
+
+
+def no_traceback(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+    assert done.returncode >= 0, done  # no signal ended it
+    return done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "POSIX"},
+        {"PYTHONIOENCODING": "latin-1"},
+        {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        {"HOME": "/proc", "XDG_CACHE_HOME": "/proc"},
+        {"PYTHONOPTIMIZE": "2"},
+    ],
+    ids=lambda environment: next(iter(environment)),
+)
+def test_a_command_works_in_odd_environments(tmp_path: Path, environment: dict[str, str]) -> None:
+    Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / "größe-Ωmega.png")
+    done = run("inspect", "größe-Ωmega.png", "-o", "out", cwd=tmp_path, env=environment)
+    no_traceback(done)
+    assert done.returncode == 0
+    assert b"no copied region found" in done.stdout
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_help_works_without_docstrings(tmp_path: Path) -> None:
+    for words in (("--help",), ("inspect", "--help"), ("list",)):
+        done = run(*words, cwd=tmp_path, env={"PYTHONOPTIMIZE": "2"})
+        no_traceback(done)
+        assert done.returncode == 0
+        assert done.stdout
+
+
+@pytest.mark.slow
+def test_a_name_that_is_no_text_or_moves_the_cursor_is_shown_as_escapes(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path)
+    Image.new("RGB", (40, 40)).save(tmp_path / "plain.png")
+    for name in (b"caf\xe9.png", b"red\x1b[31m.png", b"two\nlines.png"):
+        os.link(os.path.join(folder, b"plain.png"), os.path.join(folder, name))
+    (tmp_path / "bad\x1b[31m.png").write_bytes(b"nothing")
+    done = run("inspect", ".", "-o", "out", cwd=tmp_path)
+    text = no_traceback(done) + done.stdout
+    assert b"\x1b" not in text
+    assert b"caf\\udce9.png" in text
+    assert b"bad\\x1b[31m.png: not a readable image" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.slow
+def test_closed_streams_do_not_end_it_and_no_file_gets_their_number(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
+    for closed in ("2>&-", "<&- 2>&-", "1>&- 2>&-"):
+        done = run("inspect", "a.png", "-o", "out", "--overwrite", cwd=tmp_path, shell=f"HANDLENS {closed}")
+        assert done.returncode == 0, (closed, done)
+        assert b"index.html" not in done.stdout  # what was meant for stderr is not on stdout
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    done = run("list", cwd=tmp_path, shell="HANDLENS > /dev/full")
+    assert done.returncode == 1
+    assert b"cannot be written" in no_traceback(done)
+    assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.slow
+def test_little_memory_is_said(tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((3000, 3000, 3), np.uint8)).save(tmp_path / "a.png")
+    for mib in (120, 350):
+        done = run("inspect", "a.png", cwd=tmp_path, shell=f"ulimit -v {mib * 1024}; HANDLENS")
+        assert done.returncode != 0
+        assert done.stderr.strip(), f"silent with {mib} MiB"
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_cleanly_and_the_run_resumes(tmp_path: Path, number: signal.Signals) -> None:
+    rng = np.random.default_rng(0)
+    for index in range(40):
+        Image.fromarray(rng.integers(0, 256, (300, 300, 3), np.uint8)).save(tmp_path / f"{index:02}.png")
+    command = [sys.executable, "-m", "handlens", "inspect", ".", "-o", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    journal = tmp_path / "out" / "unfinished" / "figures.jsonl"
+    try:
+        end = time.monotonic() + LIMIT
+        while not (journal.exists() and journal.stat().st_size) and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + number
+    assert b"stopped; the same command resumes from here" in said
+    assert b"Traceback" not in said
+    assert not list((tmp_path / "out").rglob(".*"))  # no lock, nothing temporary
+    assert journal.exists()
+
+
+def test_the_exit_status_is_that_of_shells() -> None:
+    assert surroundings.exit_status(surroundings.Terminated()) == 143
+    assert surroundings.exit_status(KeyboardInterrupt()) == 130
+
+
+def test_lack_of_memory_is_recognised() -> None:
+    for error in (
+        MemoryError(),
+        ImportError("a.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+        OSError(12, "Cannot allocate memory"),
+    ):
+        assert surroundings.is_lack_of_memory(error)
+    for other in (ImportError("No module named x"), KeyError("cannot allocate memory"), ValueError("x")):
+        assert not surroundings.is_lack_of_memory(other)
+
+
+def test_names_in_messages_are_printable() -> None:
+    assert printable("größe.png") == "größe.png"
+    assert printable("a\x1b[31m\n.png") == "a\\x1b[31m\\n.png"
+    assert str(DataError("x", file=Path("a\nb"))) == "a\\nb: x"
+    assert str(Problem("x", file="a\rb")) == "a\\rb: x"
+    assert "a\\nb: the disk is full: 7 bytes" in str(DiskFullError(Path("a\nb"), 7, 0))
+
+
+# --- a disk that is really full -----------------------------------------------------------------------------------
+
+
+def small_disk(folder: Path, size: str) -> bool:
+    """A file system of this size in memory; False where that is not allowed."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], capture_output=True)
+    return done.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named_and_the_run_resumes_when_there_is_room(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "figures").mkdir()
+    for index in range(3):
+        Image.fromarray(rng.integers(0, 256, (300, 300, 3), np.uint8)).save(tmp_path / "figures" / f"{index}.png")
+    disk = tmp_path / "disk"
+    if not small_disk(disk, "1100k"):
+        pytest.skip("mounting is not allowed here")
+    try:
+        done = run("inspect", "figures", "-o", "disk/out", cwd=tmp_path)
+        assert done.returncode == 1
+        assert b"the disk is full" in no_traceback(done)
+        assert b"are free there, more are needed: free some space" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True, capture_output=True)
+        done = run("inspect", "figures", "-o", "disk/out", cwd=tmp_path)
+        no_traceback(done)
+        assert done.returncode == 0
+        assert len(list((disk / "out").glob("*/findings.json"))) == 3
+        assert not list((disk / "out").rglob(".*"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=False, capture_output=True)
