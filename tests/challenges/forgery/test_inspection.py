@@ -375,8 +375,8 @@ def test_a_figure_stored_turned_is_said(tmp_path):
     exif[0x0112] = 6
     Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(tmp_path / "a.jpg", exif=exif)
     (record,) = inspect([tmp_path / "a.jpg"])
-    assert (record["width"], record["height"]) == (60, 40)
-    assert "EXIF orientation 6" in record["notes"][0]
+    assert (record["width"], record["height"]) == (40, 60)  # as viewers show it
+    assert "(orientation 6)" in record["notes"][0]
 
 
 # --- pages --------------------------------------------------------------------------------------------------------

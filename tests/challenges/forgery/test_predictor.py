@@ -157,3 +157,12 @@ def test_a_fitted_decision_is_used(tmp_path):
 def test_a_folder_without_a_decision_is_refused(tmp_path):
     with pytest.raises(ModelError, match=FILE):
         load(Context(ForgerySettings(), model=tmp_path))
+
+
+def test_an_answer_that_time_cut_short_is_marked(tmp_path):
+    picture = stored(texture(seed=1, shape=SHAPE))
+    whole = predict(tmp_path, picture)
+    assert whole.warnings == ()
+    cut = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=0.0))
+    assert cut.artefacts[FINDINGS].cut
+    assert cut.warnings[0].startswith("the limit of 0 s ended the search early (")
