@@ -77,7 +77,7 @@ def _run() -> int:
         if surroundings.is_lack_of_memory(error):
             fail("handlens: not enough memory for this: use fewer workers, a smaller input, or a larger machine")
             return 1
-        full = as_full_disk(error, Path(getattr(error, "filename", None) or "what is written"))
+        full = as_full_disk(error, Path(getattr(error, "filename", None) or "the output"))
         if not isinstance(error, HandlensError | OSError):
             raise
         if Verbosity.level > 0:

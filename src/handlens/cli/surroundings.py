@@ -12,6 +12,10 @@ _LACK = ("cannot allocate memory", "failed to map", "can't start new thread", "b
 """How libraries say that memory ran out, where they do not raise MemoryError."""
 
 
+ENOUGH_MEMORY = 1 << 30
+"""Address space in bytes: with 350 MiB, OpenBLAS died by a signal when it was loaded."""
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM: everything that hears Ctrl-C stops in the same way."""
 
@@ -24,6 +28,7 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _terminate)
+    _mention_limit()
 
 
 def exit_status(error: BaseException) -> int:
@@ -58,6 +63,18 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _mention_limit() -> None:
+    """Say where memory is limited to so little that a library may die without a word."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < ENOUGH_MEMORY:
+        what = f"memory is limited to {limit >> 20:,} MiB (ulimit -v), most commands need {ENOUGH_MEMORY >> 20:,}"
+        print(f"note: {what}: a library may end the program without a word", file=sys.stderr)
 
 
 def _terminate(_number: int, _frame: Any) -> None:
