@@ -40,6 +40,6 @@ def test_letters_in_each_others_places_are_not_read(text):
 
 def test_specks_are_no_letters_and_nothing_has_none(text):
     speckled = text.copy()
-    speckled[5:8, 5:8] = True
+    speckled[2:4, 5:400:5] = True
     assert len(find_letters(speckled)) == 5
     assert str(read_letters(text, np.zeros_like(text))) == "0 of 0 letters read"

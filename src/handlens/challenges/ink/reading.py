@@ -20,7 +20,10 @@ SIDE = 32
 """Pixels of the square that letters are compared in."""
 
 SMALLEST = 0.25
-"""Share of the median piece's area below which a piece is no letter, but a spot or a part of one."""
+"""Share of the usual piece's area below which a piece is no letter, but a spot or a part of one.
+
+Half of all ink lies in pieces as large as the usual one, or larger: a map may have more specks than letters.
+"""
 
 AROUND = 0.15
 """Share of a letter's larger side that is looked at around it: spilt ink must count against a match."""
@@ -64,7 +67,9 @@ def find_letters(truth: Mask) -> list[tuple[int, int, int, int]]:
     areas: npt.NDArray[Any] = facts[1:, cv2.CC_STAT_AREA]
     if not len(areas):
         return []
-    kept = facts[1:][areas >= SMALLEST * np.median(areas)]
+    sizes = np.sort(areas)
+    usual = sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)]
+    kept = facts[1:][areas >= SMALLEST * usual]
     return [(int(y), int(x), int(y + height), int(x + width)) for x, y, width, height, _ in kept]
 
 
