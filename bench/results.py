@@ -60,10 +60,11 @@ def geojson(folder: Path, count: int) -> None:
     disk = (x**2 + y**2) <= 64
     mask = np.tile(disk, (-(-count // across), across))
     objects = label_components(encode(mask, order="rows"), (mask.shape[0], mask.shape[1]))
-    begun = time.perf_counter()
+    begun = time.process_time()
     outlines = [trace(piece, top=top, left=left) for top, left, piece in masks_of(objects)]
     write_geojson(folder / "nuclei.geojson", outlines, measure(objects, outlines, None, mpp=None))
-    row(f"GeoJSON of {objects.count:,} nuclei, traced and written", f"{time.perf_counter() - begun:.1f} s", "10 s")
+    seconds = time.process_time() - begun  # of the processor: other programs do not count
+    row(f"GeoJSON of {objects.count:,} nuclei, traced and written", f"{seconds:.1f} s", "10 s")
 
 
 def many(folder: Path, count: int) -> None:
