@@ -29,7 +29,7 @@ from handlens import pipeline, registry
 from handlens.challenges.lesions import data
 from handlens.challenges.lesions.contract import demographics_input
 from handlens.challenges.lesions.decision import Search, choose, class_shares, worth
-from handlens.challenges.lesions.logistic import fit_head
+from handlens.challenges.lesions.logistic import class_importance, fit_head
 from handlens.challenges.lesions.options import LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.challenges.lesions.training import FEATURES
@@ -151,7 +151,11 @@ def frozen(run: Path, people: np.ndarray | None, out: Out) -> Out:
     for fold in np.unique(out.folds):
         here = out.folds == fold
         weights, bias = fit_head(
-            table[~here], out.codes[~here], count=out.logits.shape[1], balance=0.5, penalty=LesionsTraining().l2
+            table[~here],
+            out.codes[~here],
+            count=out.logits.shape[1],
+            penalty=LesionsTraining().l2,
+            importance=class_importance(out.codes[~here], 0.5),
         )
         logits[here] = table[here] @ weights + bias
     return replace(out, logits=logits)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from handlens.inference.session import Session
+from handlens.training import quantize
 from handlens.training.export import export
 from handlens.training.quantize import as_half, as_int8
 from handlens.training.task import Graph
@@ -39,12 +40,20 @@ def facts_of(path):
 def test_halves(file):
     path, image = file
     size, (before,) = path.stat().st_size, Session(path, threads=1)(image=image)
-    as_half(path)
+    change = as_half(path, iter([{"image": image}]))
     (after,) = Session(path, threads=1)(image=image)
     assert after.dtype == np.float32
-    assert 0 < np.abs(after - before).max() < 1e-3
+    assert 0 < change == np.abs(after - before).max() < 1e-3
     assert path.stat().st_size < size
     assert facts_of(path) == {"challenge": "lesions"}
+
+
+def test_halves_that_change_an_answer_are_not_stored(file, monkeypatch):
+    path, image = file
+    content = path.read_bytes()
+    monkeypatch.setattr(quantize, "MOST_CHANGE", 0.0)
+    assert as_half(path, iter([{"image": image}])) > 0
+    assert path.read_bytes() == content
 
 
 def test_integers(file):

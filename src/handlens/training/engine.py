@@ -187,8 +187,8 @@ def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float
     exports = settings.folds * (2 if task.answer_with else 1) + 1  # a settled network is exported once more
     held_out = sum(fold != NEVER for fold in folds)
     steps, final = count_steps(seconds, settings.folds, held_out, speed, exports=exports)
-    if schedule.steps:
-        steps, final = schedule.steps, schedule.steps
+    if task.steps is not None or schedule.steps:
+        steps = final = schedule.steps if task.steps is None else task.steps
     return Plan(
         challenge=task.challenge,
         metric=task.metric,
@@ -320,6 +320,7 @@ def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> d
         found.fold_decisions,
         tuple(stage.held_out for stage in stages_of(plan)[: plan.folds]),
         predictions,
+        found.answers,
         partial(_network_of, task, plan, run),
     )
     _leave(task, plan, job, final, results | {"numbers": numbers}, found.decision, shown)

@@ -39,7 +39,8 @@ class Graph:
 class Finished:
     """What a task gets when all is trained: the exported file, what was decided, and the networks of the folds.
 
-    `held_out` are the examples of each fold; `network_of` loads the network that was trained without one.
+    `answers` are those that were scored, by id. `held_out` are the examples of each fold; `network_of` loads the
+    network that was trained without one.
     """
 
     model: Path
@@ -48,6 +49,7 @@ class Finished:
     fold_decisions: tuple[Decision, ...]
     held_out: tuple[tuple[int, ...], ...]
     predictions: Mapping[int, Array]
+    answers: Mapping[str, Any]
     network_of: Callable[[int], nn.Module]
 
 
@@ -82,6 +84,7 @@ class Task:
     sources       the folders that examples come from, as `sources.Pool.described` lists them
     seen          numbers of the examples that the first weights have learned from: they are never held out, so that
                   nothing is scored by a network that saw it
+    steps         of every network, where the task fixes them: 0 where the warm start is all there is to learn
     finish        looks at what was trained, may write the file smaller, and gives more for `plan.json`; its `lines`
                   go into the card
     """
@@ -112,4 +115,5 @@ class Task:
     cases: Sequence[Case] = ()
     sources: tuple[Mapping[str, Any], ...] = ()
     seen: frozenset[int] = frozenset()
+    steps: int | None = None
     finish: Callable[[Finished], Mapping[str, Any]] | None = None

@@ -35,3 +35,13 @@ def test_classes_and_people():
         rows
     )
     assert not any(name.startswith("kind") for name in rows)
+
+
+def test_calibration_compares_what_is_said_with_what_is_true():
+    sure = {"a": 0.95, "b": 0.95, "c": 0.55, "d": 0.55}
+    right = {"a": True, "b": False, "c": True, "d": False}
+    lines = subgroups.calibration(sure, right)
+    assert "Expected calibration error: 0.250" in "\n".join(lines)
+    assert "| 0.5 to 0.6 | 2 | 0.550 | 0.500 |" in lines
+    assert "| 0.9 to 1.0 | 2 | 0.950 | 0.500 |" in lines
+    assert subgroups.calibration({}, {}) == []

@@ -24,7 +24,7 @@ from handlens.io.images import read_rgb, write_jpeg
 from handlens.runstore.plan import read_plan
 from handlens.training import engine
 from handlens.training.folds import evaluate
-from handlens.training.sources import list_sources
+from handlens.training.sources import MoreFolder, list_sources
 from handlens.training.task import Finished
 from handlens.types import Context, Limits, no_progress
 
@@ -80,7 +80,7 @@ def test_what_a_training_leaves(data, run):
     card = (run / "card.md").read_text()
     assert "Painted." in card
     assert "not a diagnosis" in card
-    for words in ("| MEL |", "| sex f |", "| age ", "| site head |", "near-duplicates", "Numbers in the file: fp32."):
+    for words in ("| MEL |", "| sex f |", "| age ", "| site head |", "near-duplicates", "Numbers in the file: fp"):
         assert words in card
     assert (run / "model.onnx").stat().st_size < 20e6
 
@@ -311,7 +311,7 @@ def finished(task, path, score):
     count = len(task.ids)
     folds = (tuple(range(0, count, 2)), tuple(range(1, count, 2)))
     decisions = (task.default, task.default)
-    return Finished(path, score, task.default, decisions, folds, {}, lambda fold: task.make_network().eval())
+    return Finished(path, score, task.default, decisions, folds, {}, {}, lambda fold: task.make_network().eval())
 
 
 @pytest.fixture
@@ -348,3 +348,55 @@ def test_halves_are_half_the_size(task, small):
     lesions = replace(task.make_item.__self__, fields=FIELDS.replace(weight_format="fp16"))
     assert lesions.finish(finished(task, path, score))["stored"] == "fp16"
     assert 0.45 * size < path.stat().st_size < 0.55 * size
+
+
+# --- a model that is continued ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(tmp_path):
+    folder = tmp_path / "other"
+    pipeline.sample(LESIONS, folder, seed=9, cases=6, size=64)
+    return folder
+
+
+def test_a_continued_network_begins_with_the_answers_of_its_model(data, run, other, tmp_path):
+    import torch
+
+    from handlens.challenges.lesions.network import Contest
+
+    sources = list_sources(data, [MoreFolder(f"{other}=0.5")])
+    task = make_task(sources, tmp_path / "next", FIELDS.replace(start=str(run)))
+    network = task.make_network().eval()
+    task.settle(network, task.default)
+    image = np.random.default_rng(0).random((1, 3, 512, 512), np.float32)
+    people = np.array([[50, 1, 7]], np.float32)
+    (said,) = Session(run / "model.onnx", threads=1)(image=image, demographics=people)
+    with torch.inference_mode():
+        again = Contest(network, 512, FIELDS.size)(torch.from_numpy(image), torch.from_numpy(people)).numpy()
+    assert np.abs(said - again).max() < 1e-5
+    assert task.warm_start is None
+
+
+def test_what_a_model_has_seen_is_never_held_out(data, run, other, tmp_path):
+    """The training that teaches it another folder scores that folder alone, and needs no steps."""
+    settings = LesionsSettings.parse(
+        {
+            "folds": 2,
+            "more": (str(other),),
+            "set": {"start": str(run), "head_only": "true", "size": "32", "threads": "1"},
+        }
+    )
+    training.train(data, tmp_path / "next", settings, no_progress)
+    plan = read_plan(tmp_path / "next")
+    held_out = {id for id, fold in zip(plan.ids, plan.fold_of, strict=True) if fold >= 0}
+    assert held_out == {id for id in plan.ids if id.startswith("other/")}
+    assert set(plan.results["scores"]) == held_out
+    assert (plan.steps, plan.final_steps) == (0, 0)
+    assert [source["name"] for source in plan.sources] == ["data", "other"]
+    assert plan.results["decision"] == read_plan(run).results["decision"]
+    card = (tmp_path / "next" / "card.md").read_text()
+    assert "never count here" in card
+    assert "Expected calibration error" in card
+    assert "| other |" in card
+    load(Context(LesionsSettings(), model=tmp_path / "next"))

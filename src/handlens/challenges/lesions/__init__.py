@@ -24,6 +24,7 @@ CHALLENGE = Challenge(
     load=lazy(f"{__name__}.predictor:load"),
     settings_type=options.LesionsSettings,
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
+    artefacts=lazy(f"{__name__}.predictor:artefacts"),
     summarise=lazy(f"{__name__}.result:write_answers"),
     sandboxed=True,
     training_fields=(options.LesionsTraining(), options.SCHEDULE),

@@ -20,8 +20,13 @@ def softmax(logits: Floats) -> Floats:
     return shares
 
 
-def minimise(table: Table, codes: npt.NDArray[np.int64], weights: Floats, penalty: float, rounds: int) -> Floats:
-    """Coefficients (features, classes) of least weighted cross-entropy plus penalty; the last row goes free."""
+def minimise(
+    table: Table, codes: npt.NDArray[np.int64], weights: Floats, penalty: float, rounds: int, base: Table | None = None
+) -> Floats:
+    """Coefficients (features, classes) of least weighted cross-entropy plus penalty; the last row goes free.
+
+    `base` are logits that those of the coefficients are added to.
+    """
     classes = int(codes.max()) + 1
     wanted = np.eye(classes)[codes]
     shrunk = np.ones((table.shape[1], 1))
@@ -29,7 +34,8 @@ def minimise(table: Table, codes: npt.NDArray[np.int64], weights: Floats, penalt
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         coefficients = flat.reshape(-1, classes)
-        shares = softmax((table @ coefficients.astype(table.dtype)).astype(np.float64))
+        logits = table @ coefficients.astype(table.dtype)
+        shares = softmax((logits if base is None else logits + base).astype(np.float64))
         value = -(weights * np.log(shares[np.arange(len(codes)), codes] + 1e-300)).sum()
         pull = table.T @ (weights[:, None] * (shares - wanted)).astype(table.dtype)
         slope = pull + penalty * shrunk * coefficients
@@ -41,20 +47,45 @@ def minimise(table: Table, codes: npt.NDArray[np.int64], weights: Floats, penalt
 
 
 def fit_head(
-    features: Table, codes: npt.NDArray[np.int64], *, count: int, balance: float, penalty: float, rounds: int = 100
+    features: Table,
+    codes: npt.NDArray[np.int64],
+    *,
+    count: int,
+    importance: Floats,
+    penalty: float,
+    rounds: int = 100,
+    start: tuple[Floats, Floats] | None = None,
 ) -> tuple[Floats, Floats]:
     """Weights (features, classes) and bias (classes) of a linear layer over features as they are.
 
-    `balance` is the power of the inverse class frequency in the loss. A class that nobody has is unlikely.
+    `importance` is how much each example counts in the loss. With `start`, an earlier layer, the penalty is on what
+    changes of it; without, a class that nobody has is unlikely.
     """
     present, numbers = np.unique(codes, return_inverse=True)
+    table, centre, scale = standardise(features)
+    base = (features @ start[0] + start[1])[:, present] if start else None
+    found = minimise(table, numbers, importance / importance.sum(), penalty, rounds, base)
+    weights, bias = (
+        (part.copy() for part in start) if start else (np.zeros((features.shape[1], count)), np.zeros(count))
+    )
+    if not start:
+        bias += found[-1].min() - 3.0
+        bias[present] = 0.0
+    weights[:, present] += found[:-1] / scale[:, None]
+    bias[present] += found[-1] - (centre / scale) @ found[:-1]
+    return weights, bias
+
+
+def standardise(features: Table) -> tuple[Table, Floats, Floats]:
+    """Features about 0 and of spread 1, with a column of ones at the end; their centres and scales."""
     centre, scale = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     scale = np.hypot(scale, 0.1 * scale.mean() + 1e-3)  # one that hardly ever changes must not count much when it does
     table = np.hstack([(features - centre) / scale, np.ones((len(features), 1))]).astype(np.float32)
-    importance = (len(codes) / np.bincount(numbers))[numbers] ** balance
-    found = minimise(table, numbers, importance / importance.sum(), penalty, rounds)
-    weights = np.zeros((features.shape[1], count))
-    bias = np.full(count, found[-1].min() - 3.0)
-    weights[:, present] = found[:-1] / scale[:, None]
-    bias[present] = found[-1] - (centre / scale) @ found[:-1]
-    return weights, bias
+    return table, centre, scale
+
+
+def class_importance(codes: npt.NDArray[np.int64], power: float) -> Floats:
+    """How much each example counts: the inverse frequency of its class to a power."""
+    counts = np.bincount(codes)
+    importance: Floats = (len(codes) / np.maximum(counts, 1))[codes] ** power
+    return importance

@@ -66,12 +66,22 @@ class PhotoClassifier(nn.Module):
     """uint8 (N, H, W, 3) photographs and (N, 3) demographics to (N, classes) logits.
 
     `frozen` is how many of the encoder's first stages, the stem among them, stay as they are: no gradient, norms that
-    do not move. With `still` no norm moves at all. `offsets` and `temperature` are the decision: what is exported
-    answers with softmax((logits + offsets) / temperature).
+    do not move. With `still` no norm moves at all. An `adapted` one adds to its logits those of a second layer, as much
+    as a gate finds the photograph to be of another source than the first. `offsets` and `temperature` are the decision:
+    what is exported answers with softmax((logits + offsets) / temperature).
     """
 
     def __init__(
-        self, encoder: str, weights: str, *, classes: int, sites: int, frozen: int, still: bool, dropout: float
+        self,
+        encoder: str,
+        weights: str,
+        *,
+        classes: int,
+        sites: int,
+        frozen: int,
+        still: bool,
+        dropout: float,
+        adapted: bool = False,
     ) -> None:
         super().__init__()
         if encoder not in SIZES:
@@ -84,6 +94,8 @@ class PhotoClassifier(nn.Module):
         self.facts = Facts(sites)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(FEATURES + self.facts.width, classes)
+        self.gate = nn.Linear(FEATURES + self.facts.width, 1) if adapted else None
+        self.other = nn.Linear(FEATURES + self.facts.width, classes) if adapted else None
         self.offsets: Tensor
         self.temperature: Tensor
         self.register_buffer("offsets", torch.zeros(classes))
@@ -109,8 +121,11 @@ class PhotoClassifier(nn.Module):
         return self.answer(self.prepare(image), demographics)
 
     def answer(self, prepared: Tensor, demographics: Tensor) -> Tensor:
-        logits: Tensor = self.head(torch.cat([self.dropout(self.see(prepared)), self.facts(demographics)], 1))
-        return logits
+        known = torch.cat([self.dropout(self.see(prepared)), self.facts(demographics)], 1)
+        logits: Tensor = self.head(known)
+        if self.gate is None or self.other is None:
+            return logits
+        return logits + torch.sigmoid(self.gate(known)) * self.other(known)
 
     def see(self, prepared: Tensor) -> Tensor:
         """(N, FEATURES) of a prepared photograph."""
@@ -131,8 +146,20 @@ class PhotoClassifier(nn.Module):
     @torch.no_grad()
     def set_head(self, weights: Array, bias: Array) -> None:
         """First weights (FEATURES + facts, classes) of the head."""
-        self.head.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T, np.float32)))
-        self.head.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
+        _set_linear(self.head, weights, bias)
+
+    @torch.no_grad()
+    def set_adaptation(self, gate: tuple[Array, Array], other: tuple[Array, Array]) -> None:
+        """Weights and bias of the gate and of the second layer; refused by a network that has none."""
+        if self.gate is None or self.other is None:
+            raise ValueError("this network is not adapted")
+        _set_linear(self.gate, *gate)
+        _set_linear(self.other, *other)
+
+
+def _set_linear(layer: nn.Linear, weights: Array, bias: Array) -> None:
+    layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T, np.float32)))
+    layer.bias.copy_(torch.from_numpy(np.asarray(bias, np.float32)))
 
 
 class Shrink(nn.Module):

@@ -51,6 +51,14 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
         Literal["m", "f", "male", "female"] | None, setting("Gender of the person, likewise.", "solve")
     ] = None
     site: Annotated[Site | None, setting("Body site or its number, likewise.", "solve")] = None
+    write: Annotated[
+        str | None,
+        setting(
+            "Files for every photograph: occlusion (where the model looked; half a second each), or none"
+            "  [default: none]",
+            "solve",
+        ),
+    ] = None
 
 
 class PhotoAugmentation(Settings, frozen=True, kw_only=True):
@@ -115,11 +123,14 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
     warm_start: Annotated[
         bool, setting("whether the last layer starts as a logistic regression on frozen features")
     ] = True
+    head_only: Annotated[bool, setting("whether that regression is all that is learned: minutes instead of hours")] = (
+        False
+    )
     l2: Annotated[float, setting("L2 penalty of that regression", ge=0, le=1e6)] = 0.1
     objective: Annotated[Literal["prediction", "macro-f1"], setting("what class offsets are chosen for")] = "prediction"
     bootstraps: Annotated[int, setting("bootstrap samples over which offsets are averaged", ge=0, le=10_000)] = 24
     offset_penalty: Annotated[float, setting("points of score that an offset costs by its square", ge=0, le=10)] = 0.001
-    weight_format: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp32"
+    weight_format: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp16"
     augmentation: PhotoAugmentation = PhotoAugmentation()
 
     def __post_init__(self) -> None:

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from handlens.artefacts import choose
 from handlens.challenges.lesions.baseline import PhotoStatistics, PhotoStatisticsPredictor
 from handlens.challenges.lesions.contract import demographics_input, image_input, resized_input
+from handlens.challenges.lesions.domain import FIELD, LesionsDomain
 from handlens.challenges.lesions.facts import given_facts, read_facts, with_facts
+from handlens.challenges.lesions.occlusion import KINDS, MAP, occlusion_map, write_overlay
 from handlens.challenges.lesions.options import SHIPPED, LesionsSettings
 from handlens.challenges.lesions.result import LesionResult
 from handlens.challenges.lesions.score import SUM_TOLERANCE, Probabilities
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
-from handlens.errors import ModelError
+from handlens.errors import HandlensError, ModelError
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session
 from handlens.inference.values import as_rgb
 from handlens.runstore.plan import PLAN
-from handlens.types import ALONE, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
 
 Floats = npt.NDArray[np.float32]
 
@@ -39,15 +43,17 @@ class Photograph:
 
 @dataclass(frozen=True, slots=True)
 class LesionsPredictor:
-    """A classifier whose decision is part of its graph. It leaves no artefacts.
+    """A classifier whose decision is part of its graph. Artefact `occlusion`: where it looked (`occlusion.py`).
 
-    `facts` stand in where a case's own demographics are unknown.
+    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it learned from look
+    like; a picture that does not is warned about.
     """
 
     session: Session
     taxonomy: Taxonomy
     facts: Mapping[str, Any] = field(default_factory=dict)
     model: Model | None = None
+    domain: LesionsDomain | None = None
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
@@ -55,16 +61,29 @@ class LesionsPredictor:
         yield Photograph(case.id, image_input(case.path, top=1.0), demographics_input(details))
 
     def predict(self, photograph: Photograph, work: Work = ALONE, /) -> Prediction[Probabilities]:
-        image, demographics = photograph.image[None], photograph.demographics[None]
-        (rows,) = self.session(image=image, demographics=demographics)
-        row = np.asarray(rows, np.float64).ravel()
+        row = np.asarray(self._answer(photograph, photograph.image[None]), np.float64).ravel()
         total = float(row.sum())
         if row.shape != (len(self.taxonomy.classes),):
             what = f"gives {len(row)} probabilities; the {self.taxonomy.name} classes need {len(self.taxonomy.classes)}"
             raise ModelError(f"{self.session.path}: {what}")
         if not row.min() >= 0 or not abs(total - 1) <= SUM_TOLERANCE:  # not a number fails too
             raise ModelError(f"{self.session.path}: answers {photograph.name} with numbers that are no probabilities")
-        return Prediction(row / total)
+        looked = {MAP: self.look(photograph)} if MAP in work.keep else {}
+        return Prediction(row / total, looked, self._warnings(photograph))
+
+    def _warnings(self, photograph: Photograph) -> tuple[str, ...]:
+        if self.domain is None:
+            return ()
+        return self.domain.warnings(np.asarray(photograph.image.transpose(1, 2, 0) * 255, np.uint8))
+
+    def look(self, photograph: Photograph) -> Floats:
+        """What the likeliest class loses where a part is covered."""
+        return occlusion_map(photograph.image, partial(self._answer, photograph))
+
+    def _answer(self, photograph: Photograph, images: Floats) -> Floats:
+        """Probabilities of (n, 3, H, W) pictures of the same person."""
+        (rows,) = self.session(image=images, demographics=np.repeat(photograph.demographics[None], len(images), axis=0))
+        return np.asarray(rows, np.float32)
 
     def __call__(
         self, value: Any, /, *, age: float | None = None, gender: str | None = None, site: str | int | None = None
@@ -73,7 +92,8 @@ class LesionsPredictor:
         image = as_rgb(value)
         details = with_facts(read_facts(age, gender, site), self.facts)
         photograph = Photograph("photograph", resized_input(image, top=1.0), demographics_input(details))
-        return LesionResult(image, self.predict(photograph).answer, self.taxonomy)
+        found = self.predict(photograph)
+        return LesionResult(image, found.answer, self.taxonomy, partial(self.look, photograph), found.warnings)
 
 
 def open_classifier(path: Path, *, threads: int | None = None, untrusted: bool = False) -> Session:
@@ -95,12 +115,27 @@ def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
         remedy = f"say --taxonomy {known}, name another with --model, or say --solver baseline"
         raise ModelError(f"{model.folder}: {which} model knows the {known} classes: {remedy}")
     session = open_classifier(model.file, threads=context.threads, untrusted=context.untrusted)
-    return LesionsPredictor(session, TAXONOMIES[wanted], given_facts(context.settings), model)
+    return LesionsPredictor(session, TAXONOMIES[wanted], given_facts(context.settings), model, _domain_of(model))
+
+
+def artefacts(settings: LesionsSettings) -> list[Artefact[Probabilities]]:
+    """The files that `--write` names; the tables are written in any case."""
+    kinds = choose(settings.write, KINDS, ())
+    return [Artefact(MAP, frozenset({MAP}), write_overlay)] if MAP in kinds else []
 
 
 def load_baseline(context: Context[str, LesionsSettings]) -> PhotoStatisticsPredictor:
     """Logistic regression on colour, outline and texture, learned from the folder's own labels."""
     return PhotoStatistics().fit(context.training(), context.settings.taxonomy, given_facts(context.settings))
+
+
+def _domain_of(model: Model) -> LesionsDomain | None:
+    """What the photographs that a model learned from look like; None where its plan does not say."""
+    page = model.plan.results.get(FIELD)
+    try:
+        return LesionsDomain.parse(page) if isinstance(page, dict) else None
+    except HandlensError as error:
+        raise ModelError(f"{model.folder / PLAN}: {FIELD}: {error}: train again") from None
 
 
 def _known_taxonomy(model: Model) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.lesions.occlusion import PLACES, overlay
 from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
@@ -37,6 +38,8 @@ class LesionResult:
     image: npt.NDArray[np.uint8]
     row: Probabilities
     taxonomy: Taxonomy
+    look: Callable[[], npt.NDArray[np.float32]] | None = None
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def probabilities(self) -> Mapping[str, float]:
@@ -64,11 +67,24 @@ class LesionResult:
             "probability": self.row.tolist(),
         }
 
+    @cached_property
+    def occlusion(self) -> npt.NDArray[np.float32]:
+        """(7, 7) losses of the likeliest class's probability where that part of the photograph is covered.
+
+        Made when it is first asked for, by 50 answers; zeros where the method cannot be asked again.
+        """
+        return np.zeros((PLACES, PLACES), np.float32) if self.look is None else self.look()
+
+    def overlay(self) -> npt.NDArray[np.uint8]:
+        """The photograph with the parts coloured that the answer rests on."""
+        return overlay(self.image, self.occlusion)
+
     def __repr__(self) -> str:
         return f"<LesionResult {self.label} {self.probabilities[self.label]:.2f}, risk group {self.risk}>"
 
     def _repr_html_(self) -> str:
-        caption = f"{sentence(describe(self.row, self.taxonomy))}. {NO_DIAGNOSIS}"
+        odd = "".join(f" Warning: {text}." for text in self.warnings)
+        caption = f"{sentence(describe(self.row, self.taxonomy))}. {NO_DIAGNOSIS}{odd}"
         return picture_html(self.image, caption) + table_html(self.table, rows=len(self.taxonomy.classes))
 
 

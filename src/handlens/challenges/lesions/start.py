@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 INCLUDED = "included"
 """Stands for the model that comes with the package."""
 
+ADDED = ("gate", "other")
+"""Layers that a model may lack."""
+
 PREFIX = "network."
 """What names of weights begin with in an exported file."""
 
@@ -42,11 +45,24 @@ class Start:
             raise ModelError(f"{model.folder}: it does not say what it was trained on, so no score would be honest")
         return Start(model, model.decision(LesionsDecision))
 
+    @property
+    def is_adapted(self) -> bool:
+        """Whether it has the second layer of `adaptation.py`."""
+        return "other.weight" in _read_weights(self.model.file)
+
     def seen(self, cases: Sequence[Case], groups: Sequence[str]) -> frozenset[int]:
         """Numbers of the photographs that it has learned from, and of all others in their groups."""
         known = self.model.trained_on
         taken = {group for case, group in zip(cases, groups, strict=True) if digest(case) in known}
         return frozenset(index for index, group in enumerate(groups) if group in taken)
+
+    def head(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Weights (features, classes) and bias of its last layer."""
+        weights = _read_weights(self.model.file)
+        return (
+            np.asarray(_found("head.weight", weights), np.float64).T,
+            np.asarray(_found("head.bias", weights), np.float64),
+        )
 
     def put_into(self, network: nn.Module) -> None:
         """Give a network the weights of the exported file.
@@ -59,6 +75,8 @@ class Start:
         weights = _read_weights(self.model.file)
         state = network.state_dict()
         for name, value in state.items():
+            if name.split(".")[0] in ADDED and name not in weights:  # a second layer that it does not have yet
+                continue
             found = _weight_of(name, weights, state)
             if found is None:
                 continue

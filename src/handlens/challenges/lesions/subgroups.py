@@ -15,6 +15,9 @@ AGE_BANDS = (0, 30, 50, 65, 80, 121)
 
 UNKNOWN = "unknown"
 
+BINS = 10
+"""Bins of the reliability table."""
+
 
 def tables(
     score: Score, cases: Sequence[Case], taxonomy: Taxonomy, columns: Mapping[str, Mapping[str, str]]
@@ -35,6 +38,23 @@ def tables(
     for kind, members in group_cases(cases, columns):
         lines.append(_row(kind, [true[id] for id in members], [said[id] for id in members], taxonomy))
     return lines
+
+
+def calibration(sure: Mapping[str, float], right: Mapping[str, bool]) -> list[str]:
+    """Markdown of a reliability table: how often the likeliest class is right, by how probable it is said to be."""
+    if not sure:
+        return []
+    edges = [step / BINS for step in range(BINS + 1)]
+    lines = ["", "| probability of the predicted class | examples | mean probability | right |", "|---|---|---|---|"]
+    error = 0.0
+    for low, high in pairwise(edges):
+        members = [id for id, chance in sure.items() if low < chance <= high or (low == 0 == chance)]
+        if members:
+            said = sum(sure[id] for id in members) / len(members)
+            true = sum(right[id] for id in members) / len(members)
+            error += abs(said - true) * len(members) / len(sure)
+            lines.append(f"| {low:.1f} to {high:.1f} | {len(members)} | {said:.3f} | {true:.3f} |")
+    return ["", f"Expected calibration error: {error:.3f} ({BINS} bins of equal width).", *lines]
 
 
 def macro_f1(parts: Mapping[str, float], names: Sequence[str]) -> float:

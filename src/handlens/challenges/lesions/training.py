@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions import data, score
+from handlens.challenges.lesions.adaptation import Adaptation, fit_adaptation
 from handlens.challenges.lesions.augment import cut, read_photographs
 from handlens.challenges.lesions.contract import (
     SIDE,
@@ -23,14 +24,15 @@ from handlens.challenges.lesions.contract import (
     resized_input,
 )
 from handlens.challenges.lesions.decision import LesionsDecision, Search, choose
+from handlens.challenges.lesions.domain import FIELD, fit_domain
 from handlens.challenges.lesions.duplicates import join_copies
+from handlens.challenges.lesions.finishing import CARD, card_lines, sample_pictures
 from handlens.challenges.lesions.logistic import fit_head
 from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
 from handlens.challenges.lesions.sampling import draw_weights
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.start import Start
-from handlens.challenges.lesions.subgroups import tables
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
 from handlens.io.files import replacing
@@ -61,18 +63,6 @@ SAMPLES = 64
 
 UNKNOWN = np.array([UNKNOWN_AGE, UNKNOWN_GENDER, UNKNOWN_LOCATION], np.float32)
 
-CARD = (
-    "Predicts the probability of each class of skin lesion from a photograph and from age, gender and body site.",
-    "Input `image`: float32 (N, 3, 512, 512) RGB in 0 to 1 or 0 to 255; `demographics`: float32 (N, 3): age (0",
-    "unknown), gender (1 m, 0 f, -1 unknown), site (1 to 7, -1 unknown). Output `probability`: float32 (N, classes),",
-    "summing to 1. Preprocessing, class offsets and temperature are part of the graph. Architecture:",
-    "EfficientNet-Lite, metadata concatenated to its features.",
-    "",
-    "**This is not a medical device, and its output is not a diagnosis.** Classes with few examples are often missed,",
-    "as the tables show. Expect worse results with other cameras, other clinics, and skin tones that are rare in the",
-    "training data.",
-)
-
 
 def train(folder: Path, run: Path, settings: LesionsSettings, progress: Progress) -> Mapping[str, float]:
     """Train on the labelled photographs of a folder; the numbers are out of fold, by lesion."""
@@ -98,6 +88,10 @@ def make_task(
     progress(0, len(truth.cases), "reading photographs")
     pictures = read_photographs(truth.cases, fields.size)
     groups, joined = join_copies(pictures, [case.group or case.id for case in truth.cases])
+    if fields.head_only and fields.weights == "scratch" and not fields.start:
+        raise HandlensError(
+            "head_only with weights=scratch: there would be nothing to learn from; leave out one of them"
+        )
     start = Start.of(fields.start) if fields.start else None
     seen = start.seen(truth.cases, groups) if start else frozenset()
     try:
@@ -139,13 +133,14 @@ def make_task(
         default=start.decision if start else LesionsDecision(offsets=[0.0] * len(taxonomy.classes)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith(("encoder.", "mix.")),
         card=(*CARD, "", f"Trained on {words}; {counted(joined, 'pair')} of near-duplicates merged into one."),
-        weights=draw_weights(lesions.codes, pooled, fields.sampling_power),
+        weights=lesions.draws,
         warm_start=lesions.warm_start if lesions.warms else None,
         settle=lesions.settle,
         finish=lesions.finish,
         cases=truth.cases,
         sources=pooled.described(),
         seen=seen,
+        steps=0 if fields.head_only else None,
     )
 
 
@@ -170,13 +165,24 @@ class Lesions:
     seen: list[Floats] = field(default_factory=list)
 
     @property
+    def adapts(self) -> bool:
+        """Whether a trained model is taught other sources by a second layer alone."""
+        return self.fields.head_only and self.start is not None and len(self.pooled.sources) > 1
+
+    @property
+    def draws(self) -> tuple[float, ...]:
+        """How often each photograph is drawn."""
+        return draw_weights(self.codes, self.pooled, self.fields.sampling_power)
+
+    @property
     def taxonomy(self) -> Taxonomy:
         return TAXONOMIES[self.fields.taxonomy]
 
     @property
     def warms(self) -> bool:
         """Whether there is a warm start: an encoder that learned nothing before has nothing to tell."""
-        return self.fields.warm_start and self.fields.weights != "scratch" and self.start is None
+        fields = self.fields
+        return fields.head_only or (fields.warm_start and fields.weights != "scratch" and self.start is None)
 
     def make_network(self) -> nn.Module:
         from handlens.challenges.lesions.network import PhotoClassifier
@@ -190,6 +196,7 @@ class Lesions:
             frozen=fields.frozen_stages,
             still=fields.freeze_norm,
             dropout=fields.dropout,
+            adapted=self.adapts or (self.start is not None and self.start.is_adapted),
         )
         if self.start is not None:
             self.start.put_into(network)
@@ -278,15 +285,37 @@ class Lesions:
         """The last layer as a logistic regression on what the encoder sees in these photographs, and their facts."""
         from handlens.challenges.lesions.network import PhotoClassifier
 
-        if isinstance(network, PhotoClassifier):
+        if not isinstance(network, PhotoClassifier):
+            return
+        if self.adapts and self.start is not None:
+            found = self.fit_correction(members, self.start)
+            network.set_adaptation(found.gate, found.other)
+        else:
             network.set_head(*self.fit(members))
 
     def fit(self, members: Sequence[int]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Weights and bias of that regression."""
         chosen = list(members)
-        count, fields = len(self.taxonomy.classes), self.fields
-        table = self.described()[chosen]
-        return fit_head(table, self.codes[chosen], count=count, balance=fields.sampling_power, penalty=fields.l2)
+        return fit_head(
+            self.described()[chosen],
+            self.codes[chosen],
+            count=len(self.taxonomy.classes),
+            importance=np.array(self.draws)[chosen],
+            penalty=self.fields.l2,
+            start=self.start.head() if self.start else None,
+        )
+
+    def fit_correction(self, members: Sequence[int], start: Start) -> Adaptation:
+        """What to add to the answers of the model that is continued, where a photograph is of another source."""
+        chosen = list(members)
+        return fit_adaptation(
+            self.described()[chosen],
+            self.codes[chosen],
+            np.array(self.pooled.source_of)[chosen],
+            importance=np.array(self.draws)[chosen],
+            penalty=self.fields.l2,
+            start=start.head(),
+        )
 
     def described(self) -> Floats:
         """Features and facts of every photograph."""
@@ -315,41 +344,22 @@ class Lesions:
         return Graph(Contest(network, SIDE, self.fields.size), inputs, "probability", dynamic)
 
     def finish(self, shown: Finished) -> dict[str, Any]:
-        """Tables for the card, and a smaller file where that was asked for and costs little."""
-        scored = {case.id for case in shown.score.cases}
-        cases = [case for case in self.truth.cases if case.id in scored]
-        columns = {
-            "source": self._sources(),
-            "kind": self._column(data.KIND_COLUMNS),
-            "skin tone": self._column(data.TONE_COLUMNS),
-        }
+        """Tables for the card, what the photographs look like, and a smaller file where that costs little."""
         found: dict[str, Any] = {"stored": "fp32"}
         if self.fields.weight_format != "fp32":
             found = self._shrink(shown)
-        lines = tables(shown.score, cases, self.taxonomy, columns)
         said = [f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip(), ""]
-        return {**found, "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
-
-    def _sources(self) -> dict[str, str]:
-        """The name of the source of each photograph; nothing where there is only one."""
-        sources = self.pooled.sources
-        pairs = zip(self.truth.cases, self.pooled.source_of, strict=True)
-        return {case.id: sources[at].name for case, at in pairs} if len(sources) > 1 else {}
-
-    def _column(self, names: Sequence[str]) -> dict[str, str]:
-        """What the tables of all sources say in a column, by case."""
-        found: dict[str, str] = {}
-        for number, source in enumerate(self.pooled.sources):
-            prefix = f"{source.name}/" if number else ""
-            found |= {f"{prefix}{id}": text for id, text in data.read_column(source.folder, names).items()}
-        return found
+        lines = card_lines(shown.score, shown.answers, self.pooled, self.taxonomy)
+        domain = fit_domain(sample_pictures(self.pictures))
+        return {**found, FIELD: domain.plain(), "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
 
     def _shrink(self, shown: Finished) -> dict[str, Any]:
-        from handlens.training.quantize import as_half, as_int8
+        from handlens.training.quantize import MOST_CHANGE, as_half, as_int8
 
         if self.fields.weight_format == "fp16":
-            as_half(shown.model)
-            return {"stored": "fp16"}
+            change = as_half(shown.model, self._samples(range(len(self.codes))))
+            words = f"16-bit floats change probabilities by at most {change:.1e}"
+            return {"stored": "fp16" if change <= MOST_CHANGE else "fp32", "stored_because": f"{words}."}
         exact, rough = (self._out_of_fold(shown, small=small) for small in (False, True))
         loss = 100 * (exact - rough)
         found = f"8-bit integers cost {loss:.2f} points out of fold ({100 * exact:.2f} to {100 * rough:.2f})"
