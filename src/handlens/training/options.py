@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from handlens.settings import Settings, setting
@@ -24,11 +25,24 @@ class TrainSettings(Settings, frozen=True, kw_only=True):
             "train",
         ),
     ] = ()
+    preset: Annotated[
+        Literal["laptop", "gpu"],
+        setting("Encoder, crops and batch for a CPU, or for a GPU of 16 GB; --set changes single fields.", "train"),
+    ] = "laptop"
     devices: Annotated[int, setting("Processes on this machine, one for each GPU.", "train", ge=1)] = 1
     nodes: Annotated[int, setting("Machines; start the same command on each.", "train", ge=1)] = 1
     set: Annotated[
         dict[str, str], setting("Change a field of the training, such as encoder=lite1 or seed=3.", "train")
     ] = {}  # noqa: RUF012  (msgspec copies it)
+
+
+Presets = Mapping[str, Mapping[str, str]]
+"""By name of the preset: fields and their values, as `--set` takes them."""
+
+
+def chosen_fields(settings: TrainSettings, presets: Presets) -> dict[str, str]:
+    """What the preset and then `--set` change."""
+    return {**presets.get(settings.preset, {}), **settings.set}
 
 
 class Schedule(Settings, frozen=True, kw_only=True):

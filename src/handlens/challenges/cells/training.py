@@ -15,7 +15,7 @@ from handlens.challenges.cells import data, score
 from handlens.challenges.cells.augment import cut, edge_weight
 from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
-from handlens.challenges.cells.options import SCHEDULE, CellsSettings, CellsTraining
+from handlens.challenges.cells.options import PRESETS, SCHEDULE, CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import CellsPredictor
 from handlens.errors import DataError
 from handlens.inference.session import open_segmenter
@@ -23,6 +23,7 @@ from handlens.io.images import read_rgb
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import Rle, decode
 from handlens.training import require_engine
+from handlens.training.options import chosen_fields
 from handlens.types import Case, Progress, Truth, no_progress
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ CARD = (
 def train(folder: Path, run: Path, settings: CellsSettings, progress: Progress) -> Mapping[str, float]:
     """Train on the labelled slides of a folder; the numbers are out of fold."""
     engine = require_engine()
-    fields, schedule = engine.split_fields(CellsTraining(), SCHEDULE, settings.set)
+    fields, schedule = engine.split_fields(CellsTraining(), SCHEDULE, chosen_fields(settings, PRESETS))
     numbers: Mapping[str, float] = engine.train(
         partial(make_task, folder, fields, settings), schedule, settings, run, progress
     )

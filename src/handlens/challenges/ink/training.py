@@ -17,7 +17,7 @@ from handlens.challenges.ink import data, score
 from handlens.challenges.ink.dataset import FragmentPart, few_layers, make_item, pixels, read_parts
 from handlens.challenges.ink.decision import FewSlices, InkDecision
 from handlens.challenges.ink.maps import enlarge
-from handlens.challenges.ink.options import SCHEDULE, InkSettings, InkTraining
+from handlens.challenges.ink.options import PRESETS, SCHEDULE, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import InkPredictor, open_network
 from handlens.challenges.ink.tiles import InMemory, Map, Resources
 from handlens.challenges.ink.window import FEW, Window
@@ -26,6 +26,7 @@ from handlens.inference.model import digest, open_model
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import Rle
 from handlens.training import require_engine
+from handlens.training.options import chosen_fields
 from handlens.training.sources import Source, list_sources, pool
 from handlens.types import Case, Progress, Truth, no_progress
 
@@ -70,7 +71,7 @@ CARD = (
 def train(folder: Path, run: Path, settings: InkSettings, progress: Progress) -> Mapping[str, float]:
     """Train on the labelled fragments of a folder, and of those of `--more`; the numbers are out of fold."""
     engine = require_engine()
-    fields, schedule = engine.split_fields(InkTraining(), SCHEDULE, settings.set)
+    fields, schedule = engine.split_fields(InkTraining(), SCHEDULE, chosen_fields(settings, PRESETS))
     sources = list_sources(folder, settings.more, licence=schedule.licence)
     fragments = min(len(data.open_truth(source.folder, settings).cases) for source in sources)
     if 1 < fragments < settings.folds:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from handlens.errors import HandlensError
 from handlens.settings import Settings, setting
-from handlens.training.options import Schedule, TrainSettings
+from handlens.training.options import Presets, Schedule, TrainSettings
 
 SHIPPED = Path(__file__).with_name("model")
 """The model that comes with the package."""
@@ -139,3 +139,8 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
 
 
 SCHEDULE = Schedule(batch=16, learning_rate=0.001, pretrained_lr_factor=0.3, weight_decay=0.02, ema_decay=0.995)
+
+PRESETS: Presets = {
+    "gpu": {"encoder": "lite2", "size": "256", "batch": "64", "frozen_stages": "0", "ema_decay": "0.999"},
+}
+"""By hand: the whole of the largest encoder, near the size that it was made for; precision follows the device."""

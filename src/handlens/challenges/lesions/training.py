@@ -28,7 +28,7 @@ from handlens.challenges.lesions.domain import FIELD, fit_domain
 from handlens.challenges.lesions.duplicates import join_copies
 from handlens.challenges.lesions.finishing import CARD, card_lines, sample_pictures
 from handlens.challenges.lesions.logistic import fit_head
-from handlens.challenges.lesions.options import SCHEDULE, LesionsSettings, LesionsTraining
+from handlens.challenges.lesions.options import PRESETS, SCHEDULE, LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
 from handlens.challenges.lesions.sampling import draw_weights
 from handlens.challenges.lesions.score import Probabilities
@@ -38,6 +38,7 @@ from handlens.errors import HandlensError, counted
 from handlens.io.files import replacing
 from handlens.splits import fold_of
 from handlens.training import require_engine
+from handlens.training.options import chosen_fields
 from handlens.training.sources import Pool, Source, list_sources, pool
 from handlens.types import Progress, Score, Truth, no_progress
 
@@ -68,7 +69,7 @@ def train(folder: Path, run: Path, settings: LesionsSettings, progress: Progress
     """Train on the labelled photographs of a folder; the numbers are out of fold, by lesion."""
     engine = require_engine()
     start = LesionsTraining(taxonomy=settings.taxonomy)
-    fields, schedule = engine.split_fields(start, SCHEDULE, settings.set)
+    fields, schedule = engine.split_fields(start, SCHEDULE, chosen_fields(settings, PRESETS))
     sources = list_sources(folder, settings.more, licence=schedule.licence)
     make = partial(make_task, sources, run, fields, folds=settings.folds)
     numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
