@@ -23,7 +23,8 @@ class Small(nn.Module):
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(quantize, "LEAST", 64)  # this network is small
     torch.manual_seed(0)
     image = np.random.default_rng(0).random((2, 3, 16, 16), np.float32)
     graph = Graph(Small(), {"image": image}, "probability", {"image": {0: ("count", 1)}})
