@@ -125,7 +125,8 @@ class PhotoClassifier(nn.Module):
         logits: Tensor = self.head(known)
         if self.gate is None or self.other is None:
             return logits
-        return logits + torch.sigmoid(self.gate(known)) * self.other(known)
+        corrected: Tensor = logits + torch.sigmoid(self.gate(known)) * self.other(known)
+        return corrected
 
     def see(self, prepared: Tensor) -> Tensor:
         """(N, FEATURES) of a prepared photograph."""
