@@ -23,7 +23,6 @@ from handlens.inference.model import MODEL, write_trained_on
 from handlens.io.files import write_text
 from handlens.runstore.plan import PLAN, Plan, read_plan, write_plan
 from handlens.settings import SettingsT, change, fields_of
-from handlens.splits import fold_of
 from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
@@ -37,6 +36,7 @@ from handlens.training.stages import (
     NEVER,
     Stage,
     count_steps,
+    deal_folds,
     prediction_steps,
     speed_of,
     stages_of,
@@ -179,7 +179,7 @@ def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> 
 def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
     schedule, settings = job.schedule, job.settings
     try:
-        folds = _deal_folds(task, settings.folds, schedule.seed)
+        folds = deal_folds(task, settings.folds, schedule.seed)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)
@@ -210,15 +210,6 @@ def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float
         versions=device.versions(),
         command=job.command,
     )
-
-
-def _deal_folds(task: Task, folds: int, seed: int) -> list[int]:
-    """The fold of every example; NEVER for those that the first weights have seen."""
-    free = [index for index in range(len(task.ids)) if index not in task.seen]
-    strata = [task.strata[index] for index in free] if task.strata is not None else None
-    dealt = fold_of([task.groups[index] for index in free], folds=folds, seed=seed, strata=strata)
-    found = dict(zip(free, dealt, strict=True))
-    return [found.get(index, NEVER) for index in range(len(task.ids))]
 
 
 # --- stages -------------------------------------------------------------------------------------------------------

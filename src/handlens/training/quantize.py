@@ -14,8 +14,8 @@ from handlens.io.files import replacing
 from handlens.training.export import suppress_warnings
 from handlens.training.task import Array
 
-LEAST = 4096
-"""Numbers of a tensor below which little is saved: biases and last layers, where rounding shows most, stay exact."""
+LEAST = 2**17
+"""Numbers of a tensor below which little is saved: first and last layers, where rounding shows most, stay exact."""
 
 
 MOST_CHANGE = 1e-3

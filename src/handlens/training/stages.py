@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from handlens.runstore.plan import Plan
+from handlens.splits import fold_of
+from handlens.training.task import Task
 
 LEAST_STEPS = 20
 """Steps of a stage below which nothing is learned, whatever the clock says."""
@@ -81,3 +83,12 @@ def count_steps(seconds: float, folds: int, examples: int, speed: Speed, *, expo
     left = seconds * SPARE - examples * speed.predict - exports * speed.export
     steps = max(LEAST_STEPS, int(left / speed.step / (folds + more)))
     return steps, round(steps * more)
+
+
+def deal_folds(task: Task, folds: int, seed: int) -> list[int]:
+    """The fold of every example; NEVER for those that the first weights have seen."""
+    free = [index for index in range(len(task.ids)) if index not in task.seen]
+    strata = [task.strata[index] for index in free] if task.strata is not None else None
+    dealt = fold_of([task.groups[index] for index in free], folds=folds, seed=seed, strata=strata)
+    found = dict(zip(free, dealt, strict=True))
+    return [found.get(index, NEVER) for index in range(len(task.ids))]
