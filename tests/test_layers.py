@@ -24,6 +24,7 @@ LAYERS = [
     {"pipeline"},
     {"testing"},
     {"registry"},
+    {"offline"},
     {"web"},
     {"cli"},
     {"__main__"},
@@ -38,6 +39,7 @@ WITHIN = {
     "training",
     "pipeline",
     "web",
+    "offline",
     "cli",
 }  # rooms whose modules build on each other
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)

@@ -35,9 +35,9 @@ cli.params.extend(verbosity_options())
 
 
 def _add_commands() -> None:
-    from handlens.cli import app, data, demo, inspect, judge, report, score, solve, train
+    from handlens.cli import app, data, demo, inspect, judge, offline, report, score, solve, train
 
-    for module in (data, score, solve, train, judge, inspect, report, app, demo):
+    for module in (data, score, solve, train, judge, inspect, offline, report, app, demo):
         for command in module.commands():
             cli.add_command(command)
 

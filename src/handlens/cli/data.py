@@ -122,12 +122,22 @@ def _sample(challenge: AnyChallenge) -> click.Command:
 def _data(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("folder", type=PATH)
+    @click.option(
+        "--download", is_flag=True, help="First fetch the contest's data into FOLDER, with the kaggle command line."
+    )
+    @click.option("--contest", metavar="NAME", help="Fetch the data of another contest at Kaggle.")
     @JSON
-    def command(folder: Path, as_json: bool) -> None:
-        """Describe a data folder and list every problem in it; exit 1 if there is one."""
+    def command(folder: Path, download: bool, contest: str | None, as_json: bool) -> None:
+        """Describe a data folder and list every problem in it; exit 1 if there is one.
+
+        With --download the `kaggle` program is called, which has to be installed and logged in.
+        """
         from handlens import pipeline
         from handlens.errors import describe
 
+        if download:
+            message("fetching; kaggle shows no progress here")
+            pipeline.download(challenge, folder, contest=contest)
         inventory = pipeline.survey(challenge, folder)
         problems = [problem.as_json() for problem in inventory.problems]
         notes = [note.as_json() for note in inventory.notes]

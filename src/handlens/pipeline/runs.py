@@ -10,7 +10,7 @@ from typing import Any
 from handlens.errors import DataError, HandlensError
 from handlens.inference.model import is_model
 from handlens.runstore.plan import read_plan
-from handlens.runstore.store import fingerprint_of, open_store, read_manifest
+from handlens.runstore.store import fingerprint_of, open_store, read_manifest, write_manifest
 from handlens.settings import SettingsT
 from handlens.types import Challenge, Progress, no_progress
 
@@ -37,14 +37,34 @@ def train(
         "challenge": challenge.name,
         "settings": settings.plain(),
         "handlens": package_version(),
+        "files": fingerprint_of([], folder, without=run, times=False),
     }
-    key = fingerprint_of(
-        ["train", challenge.name, json.dumps(about["settings"]), package_version()], folder, without=run
-    )
+    key = _key(challenge.name, about["settings"], folder, run)
     with open_store(run, key, {**about, "folder": str(folder.resolve())}, again=False) as store:
         numbers = challenge.train(folder, run, settings, progress)
         store.finish({"numbers": dict(numbers)})
     return numbers
+
+
+def _key(name: str, settings: object, folder: Path, run: Path) -> str:
+    return fingerprint_of(["train", name, json.dumps(settings), package_version()], folder, without=run)
+
+
+def adopt_training(run: Path, folder: Path) -> None:
+    """Let an unfinished training that was copied here go on with a copy of its data; DataError where that differs.
+
+    What it kept is for the same names and sizes of files; their times and place may be others.
+    """
+    page = read_manifest(run)
+    name, _, settings = read_training(run)
+    if page.get("files") != fingerprint_of([], folder, without=run, times=False):
+        raise DataError(f"the training was begun with other files than those of {folder}: train anew", file=run)
+    if page.get("handlens") != package_version():
+        what = f"the training was begun by handlens {page.get('handlens')}, this is {package_version()}: train anew"
+        raise DataError(what, file=run)
+    about = {key: value for key, value in page.items() if key not in ("fingerprint", "finished")}
+    key = _key(name, settings, folder, run)
+    write_manifest(run, {**about, "folder": str(folder.resolve())}, key, finished=bool(page["finished"]))
 
 
 def read_training(run: Path) -> tuple[str, Path, dict[str, Any]]:

@@ -196,15 +196,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return page
 
 
-def fingerprint_of(words: Iterable[str], folder: Path, *, without: Path) -> str:
+def fingerprint_of(words: Iterable[str], folder: Path, *, without: Path, times: bool = True) -> str:
     """A key that changes with any of the words, and with the name, size or time of any file in the folder.
 
-    `folder` may be a single file. `without` is left out: the run's own folder may lie inside.
+    `folder` may be a single file. `without` is left out: the run's own folder may lie inside. Without `times` a copy of
+    the folder has the same key.
     """
     digest = hashlib.sha256("\n".join(words).encode())
     if folder.is_file():
         status = folder.stat()
-        digest.update(f"{folder.name} {status.st_size} {status.st_mtime_ns}\n".encode(errors="replace"))
+        digest.update(_line(folder.name, status, times))
     seen = {without.resolve()}
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in seen)
@@ -212,10 +213,12 @@ def fingerprint_of(words: Iterable[str], folder: Path, *, without: Path) -> str:
         for name in sorted(names):
             path = Path(place, name)
             status = path.stat() if path.exists() else path.lstat()
-            digest.update(
-                f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode(errors="replace")
-            )
+            digest.update(_line(str(path.relative_to(folder)), status, times))
     return digest.hexdigest()
+
+
+def _line(name: str, status: os.stat_result, times: bool) -> bytes:
+    return f"{name} {status.st_size} {status.st_mtime_ns if times else ''}\n".encode(errors="replace")
 
 
 # --- journals and checkpoints ---------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ CHALLENGE = Challenge(
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     efforts=lazy(f"{__name__}.predictor:efforts"),
     parallel=True,
+    contest="recodai-luc-scientific-image-forgery-detection",
     train=lazy(f"{__name__}.training:train"),
     masks=MaskFormat(score.from_masks, score.to_masks, several=True),
     report=Reporting(

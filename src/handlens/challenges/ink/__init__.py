@@ -25,6 +25,7 @@ CHALLENGE = Challenge(
     settings_type=options.InkSettings,
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
+    contest="vesuvius-challenge-ink-detection",
     efforts=lazy(f"{__name__}.predictor:efforts"),
     sandboxed=True,
     training_fields=(options.InkTraining(), options.SCHEDULE),
