@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "offline"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from contest_image import make_image
 
 from handlens import pipeline, registry

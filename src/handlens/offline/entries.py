@@ -168,6 +168,9 @@ def _make_environment(folder: Path, python: Path) -> tuple[Path, dict[str, Path]
         shared += [place for place in places if place.endswith(("site-packages", "dist-packages"))]
     (packages / "image.pth").write_text("".join(f"{place}\n" for place in shared), encoding="utf-8")
     needed = {base: Path(base), **{place: Path(place) for place in shared}}
+    for place in shared:  # packages that are links to elsewhere
+        links = (path.resolve() for path in Path(place).iterdir() if path.is_symlink())
+        needed |= {str(path): path for path in links if path.exists()}
     real = Path(os.path.realpath(base_python))
     if not any(real.is_relative_to(place) for place in (*needed, "/usr")):
         needed[str(real.parent.parent)] = real.parent.parent

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import stat
 import sys
 
 BIND, RECURSIVE, READ_ONLY, REMOUNT, PRIVATE, NO_SUID, NO_DEVICES = 4096, 16384, 1, 32, 1 << 18, 2, 4
@@ -23,13 +24,15 @@ def mount(libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, 
         raise OSError(error, f"{os.strerror(error)}: {source} at {target}")
 
 
-def bind(libc: ctypes.CDLL, source: str, target: str, *, writable: bool) -> None:
-    if os.path.isdir(source):
+def bind(libc: ctypes.CDLL, source: int, target: str, *, writable: bool) -> None:
+    """`source` is a descriptor: what it had as a path may lie under the room by now."""
+    if stat.S_ISDIR(os.fstat(source).st_mode):
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         open(target, "a").close()
-    mount(libc, source, target, None, BIND | RECURSIVE)
+    mount(libc, f"/proc/self/fd/{source}", target, None, BIND | RECURSIVE)
+    os.close(source)
     if not writable:
         mount(libc, None, target, None, BIND | REMOUNT | READ_ONLY | NO_SUID)
 
@@ -38,21 +41,22 @@ def main() -> None:
     spec = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None, use_errno=True)
     mount(libc, None, "/", None, RECURSIVE | PRIVATE)
+    real = {place: source for kind in ("readable", "writable") for place, source in spec[kind].items()}
+    opened = {place: os.open(os.path.realpath(source), os.O_PATH) for place, source in real.items()}
+    links = {place: os.readlink(place) for place in real if os.path.islink(place) and real[place] == place}
     mount(libc, "tmpfs", ROOT, "tmpfs", NO_SUID | NO_DEVICES)
     inside = "/room"
     os.makedirs(ROOT + inside)
     for place in spec["empty"]:
         os.makedirs(ROOT + inside + place)
-    real = {place: source for kind in ("readable", "writable") for place, source in spec[kind].items()}
-    for place, source in real.items():
-        source = os.path.realpath(source)
-        if os.path.islink(place) and place == real[place]:  # such as /bin, which is a link to usr/bin
+    for place, source in opened.items():
+        if place in links:  # such as /bin, which is a link to usr/bin
             os.makedirs(os.path.dirname(ROOT + inside + place), exist_ok=True)
-            os.symlink(os.readlink(place), ROOT + inside + place)
+            os.symlink(links[place], ROOT + inside + place)
         else:
             bind(libc, source, ROOT + inside + place, writable=place in spec["writable"])
     for device in DEVICES:
-        bind(libc, f"/dev/{device}", f"{ROOT}{inside}/dev/{device}", writable=True)
+        bind(libc, os.open(f"/dev/{device}", os.O_PATH), f"{ROOT}{inside}/dev/{device}", writable=True)
     os.makedirs(f"{ROOT}{inside}/dev/shm")
     os.makedirs(f"{ROOT}{inside}/proc")
     mount(libc, "proc", f"{ROOT}{inside}/proc", "proc", NO_SUID | NO_DEVICES)
@@ -69,4 +73,5 @@ def main() -> None:
     os.execve(spec["command"][0], spec["command"], spec["variables"])
 
 
-main()
+if __name__ == "__main__":
+    main()
