@@ -203,7 +203,6 @@ class Effort(Generic[AnswerT]):
 
 
 def full_effort(predictor: CasePredictor[Any, AnswerT], /) -> Sequence[Effort[AnswerT]]:
-    """The efforts of a predictor that has one alone."""
     return (Effort("full effort", 1.0, predictor),)
 
 
@@ -263,12 +262,10 @@ class MaskFormat(Generic[AnswerT, SettingsT]):
 
 
 def no_artefacts(_settings: Any, /) -> Sequence[Artefact[Any]]:
-    """Nothing beside the submission."""
     return ()
 
 
 def no_summary(_out: Path, _answers: Mapping[str, Any], _settings: Any, /) -> Sequence[str]:
-    """No files about all answers together, and no notes."""
     return ()
 
 
