@@ -1,5 +1,6 @@
 """Where the cells challenge keeps its files: `im/NN.png`, `mask/NN.png`, alone or under `train/` and `test/`.
 
+In place of `mask/` there may be `labels/NAME.png`, in which every nucleus has a number, as other collections have it.
 One's own pictures need no such folders: a single picture, or a folder of pictures, is a test part.
 """
 
@@ -10,15 +11,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from handlens.errors import DataError, Problem, inside
 from handlens.io.gate import is_there
-from handlens.io.images import list_images, picture_case, read_header, read_mask, shown, skipped
+from handlens.io.images import list_images, picture_case, read_header, read_image, read_mask, shown, skipped
 from handlens.io.submissions import open_pairs
 from handlens.masks.rle import Rle, encode
 from handlens.types import Case, Inventory, Part, Shape, Truth
 
 if TYPE_CHECKING:
     from handlens.challenges.cells.options import CellsSettings
+
+MASKS, LABELS = "mask", "labels"
+"""Folders of what is true: black and white, or a number for every nucleus."""
 
 CONTEST_SHAPE: Shape = (1000, 1000)
 """Every image of the contest; the solution file gives no shape of its own."""
@@ -32,6 +39,15 @@ def case_id(path: Path) -> str:
     """
     stem = path.stem
     return str(int(stem)) if stem.isascii() and stem.isdigit() else stem
+
+
+def is_contest(path: Path) -> bool:
+    """Whether an image is named and placed as the contest's are: by a number, in a folder `im`.
+
+    >>> is_contest(Path("train/im/07.png")), is_contest(Path("im/slide.png")), is_contest(Path("07.png"))
+    (True, False, False)
+    """
+    return path.parent.name == "im" and path.stem.isascii() and path.stem.isdigit()
 
 
 def read_cases(folder: Path, part: Part) -> list[Case]:
@@ -49,20 +65,21 @@ def _loose_images(path: Path) -> list[Path]:
 
 
 def open_truth(path: Path, settings: CellsSettings) -> Truth[Rle]:
-    """Masks of a folder (`mask/`, `train/mask/`) or a solution file `img,pixels`."""
+    """Masks of a folder (`mask/`, `train/mask/`, or `labels/`) or a solution file `img,pixels`."""
     if is_there(path):
         return open_pairs(path, id_column="img", answer_column="pixels", shape=CONTEST_SHAPE)
-    root = next((place for place in (path, path / "train") if (place / "mask").is_dir()), None)
-    if root is None:
+    root = next((place for place in (path, path / "train") if _label_folder(place)), None)
+    folder = _label_folder(root) if root else None
+    if root is None or folder is None:
         raise DataError(
             "no mask/ folder: expected mask/NN.png beside im/NN.png, or a solution file img,pixels", file=path
         )
-    images, masks = _by_id(root / "im"), _by_id(root / "mask")
+    images, masks = _by_id(root / "im"), _by_id(folder)
     if not masks:
-        raise DataError("no pictures in it: expected NN.png", file=root / "mask")
+        raise DataError("no pictures in it: expected NN.png", file=folder)
 
     def read(case: Case) -> Rle:
-        mask = read_mask(masks[case.id])
+        mask = read_mask(masks[case.id]) if folder.name == MASKS else read_numbers(masks[case.id]) > 0
         if mask.shape != case.shape:
             raise DataError(
                 f"the mask is {shown(mask.shape)}, its image {shown(case.shape or ())}: they must be equal",
@@ -74,6 +91,14 @@ def open_truth(path: Path, settings: CellsSettings) -> Truth[Rle]:
     return Truth(tuple(Case(id, path, read_header(path).shape, group=path.stem) for id, path in paths), read)
 
 
+def read_numbers(path: Path) -> npt.NDArray[np.uint16]:
+    """A label image: the number of the nucleus at every pixel, 0 outside; 8 or 16 bits."""
+    picture = read_image(path)
+    if picture.ndim != 2:
+        raise DataError("a picture in colours; expected one number for each pixel", file=path)
+    return picture.astype(np.uint16)
+
+
 def survey(folder: Path) -> Inventory:
     """Counts, sizes, and what is wrong, from headers alone."""
     facts: dict[str, str] = {}
@@ -81,7 +106,8 @@ def survey(folder: Path) -> Inventory:
     parts: tuple[Part, ...] = ("train", "test")
     roots = {part: root for part in parts if (root := _part_folder(folder, part))}
     for part, root in roots.items():
-        images, masks = list_images(root / "im"), list_images(root / "mask")
+        labels = _label_folder(root)
+        images, masks = list_images(root / "im"), list_images(labels) if labels else []
         sizes = _read_shapes(folder, images, problems)
         facts[f"{part} images"] = f"{len(images):,} ({_listed_sizes(sizes)})" if images else "none"
         if not images:
@@ -103,7 +129,9 @@ def survey(folder: Path) -> Inventory:
 
 def _skipped(folder: Path, roots: Iterable[Path]) -> tuple[Problem, ...]:
     """Files that are not read, of the folders that images and masks are read from."""
-    places = [place for root in roots for place in (root / "im", root / "mask") if place.is_dir()] or [folder]
+    places = [place for root in roots for place in (root / "im", root / MASKS, root / LABELS) if place.is_dir()] or [
+        folder
+    ]
     return tuple(note for place in places for note in skipped(place, within=folder))
 
 
@@ -120,9 +148,14 @@ def _survey_loose(folder: Path, facts: dict[str, str], problems: list[Problem]) 
 def _part_folder(folder: Path, part: Part) -> Path | None:
     if (folder / part / "im").is_dir():
         return folder / part
-    if (folder / "im").is_dir() and (part == "train") == (folder / "mask").is_dir():
+    if (folder / "im").is_dir() and (part == "train") == (_label_folder(folder) is not None):
         return folder
     return None
+
+
+def _label_folder(root: Path) -> Path | None:
+    """The masks of a folder, or its label images; None where there are neither."""
+    return next((root / name for name in (MASKS, LABELS) if (root / name).is_dir()), None)
 
 
 def _by_id(folder: Path) -> dict[str, Path]:

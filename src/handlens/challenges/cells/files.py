@@ -15,7 +15,6 @@ import numpy.typing as npt
 from handlens.artefacts import file_of
 from handlens.challenges.cells.instances import label_bands, masks_of, split_cells, write_labels
 from handlens.challenges.cells.measurements import Measurements, measure
-from handlens.challenges.cells.splitting import Watershed
 from handlens.io.files import replacing
 from handlens.io.png import write_bands
 from handlens.io.row_reader import RowReader
@@ -50,7 +49,7 @@ class CellsFiles:
             write_bands(file_of(out, case, "mask.png"), shape, decode_bands(cells, shape, rows=BAND_ROWS))
         if not self.kinds & {"labels", "geojson", "table", "overlay"}:
             return
-        objects = split_cells(cells, prediction.artefacts["probability"], Watershed())
+        objects = split_cells(cells, prediction.artefacts["probability"], prediction.artefacts["watershed"])
         if "overlay" in self.kinds:
             write_bands(file_of(out, case, "overlay.png"), shape, _overlay(image, objects))
         if "labels" in self.kinds:

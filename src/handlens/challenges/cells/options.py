@@ -17,7 +17,7 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
 
     order: Annotated[Order, setting("Pixel order of the run lengths.", "score", "encode", "decode")] = ORDER
     turns: Annotated[
-        Literal[1, 8] | None,
+        Literal[1, 2, 4, 8] | None,
         setting("Test-time augmentation: orientations that are averaged  [default: as in training]", "solve"),
     ] = None
     write: Annotated[
@@ -29,7 +29,39 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
         ),
     ] = None
     mpp: (
-        Annotated[float, setting("Micrometres per pixel, for tables in micrometres.", "solve", ge=0.01, le=100)] | None
+        Annotated[
+            float,
+            setting(
+                "Micrometres per pixel: the image is analysed at 0.25 (40x), and tables are in micrometres.",
+                "solve",
+                ge=0.03,
+                le=2,
+            ),
+        ]
+        | None
+    ) = None
+    channel: (
+        Annotated[
+            int,
+            setting(
+                "Channel, from 1, of a fluorescence image that shows nuclei  [default: the brightest of all]",
+                "solve",
+                ge=1,
+                le=3,
+            ),
+        ]
+        | None
+    ) = None
+    calibrate: (
+        Annotated[
+            Path,
+            setting(
+                "Labelled slides of other laboratories: the network does not learn from them, but the threshold that"
+                " other slides than the contest's give themselves is fitted on them.",
+                "train",
+            ),
+        ]
+        | None
     ) = None
     instances: Annotated[
         bool,
@@ -65,7 +97,7 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
     crop: Annotated[int, setting("side of a training crop in pixels", ge=32, multiple_of=32)] = 256
     edge_weight: Annotated[float, setting("how much more a pixel at an outline counts", ge=0, le=100)] = 1.0
     dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
-    turns: Annotated[Literal[1, 8], setting("orientations of test-time augmentation")] = 8
+    turns: Annotated[Literal[1, 2, 4, 8], setting("orientations of test-time augmentation")] = 2
     aligned: Annotated[bool, setting("correct the labels' offset in training; predictions are shifted back")] = True
     augmentation: StainAugmentation = StainAugmentation()
 

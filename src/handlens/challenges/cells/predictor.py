@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,25 @@ import numpy.typing as npt
 
 from handlens.artefacts import choose
 from handlens.challenges.cells.baseline import Otsu
+from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision, Rows
+from handlens.challenges.cells.domain import Domain, look
 from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, join_tables
+from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY
 from handlens.challenges.cells.instances import INSTANCES, write_instances
+from handlens.challenges.cells.magnification import factor_of, resize_back, resized
 from handlens.challenges.cells.options import SHIPPED, CellsSettings
 from handlens.challenges.cells.result import CellsResult
 from handlens.challenges.cells.score import ORDER
+from handlens.challenges.cells.slide import Slide, slide_in_memory, slide_of
+from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import counted
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Segmenter, open_segmenter
 from handlens.inference.tiling import Tiling
 from handlens.inference.tiling import predict as predict_tiles
 from handlens.inference.values import as_rgb
-from handlens.io.row_reader import RowReader, in_memory, opened
+from handlens.io.row_reader import RowReader, opened
 from handlens.masks.rle import Rle, encode
 from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
@@ -34,13 +40,17 @@ PROBABILITY = "probability"
 
 SPARSE_OVERLAP, SPARSE_COST = 64, 0.8
 """Pixels that tiles share at the lowest effort, and its cost: of the tiles' area on 4000 x 4000 pixels."""
+WATERSHED = "watershed"
+"""Artefact, beside the probability: how touching nuclei of this image are to be split."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellsPredictor:
     """A segmentation network and its decision; reads an image row by row and keeps nothing between images.
 
-    Artefacts: `probability`.
+    Images that are no stained tissue are answered without the network, with a warning. `mpp` are micrometres per pixel:
+    what is not at 40x is resized for the network. A `channel`, from 0, is one of fluorescence. Artefacts:
+    `probability`, `watershed`.
     """
 
     segmenter: Segmenter
@@ -48,23 +58,43 @@ class CellsPredictor:
     turns: int
     model: Model | None = None
     tiling: Tiling = field(default_factory=Tiling)
+    mpp: float | None = None
+    channel: int | None = None
 
-    def decode(self, case: Case, /) -> AbstractContextManager[RowReader]:
-        return opened(case.path)
+    def decode(self, case: Case, /) -> AbstractContextManager[Slide]:
+        return _open_slide(case)
 
     def infer(self, image: RowReader, work: Work = ALONE, /) -> Iterator[Rows]:
         """Bands of probabilities, from the top, before the decision."""
         return predict_tiles(image, self.segmenter, tiling=self.tiling, turns=self.turns, work=work)
 
-    def predict(self, image: RowReader, work: Work = ALONE, /) -> Prediction[Rle]:
+    def predict(self, image: Slide, work: Work = ALONE, /) -> Prediction[Rle]:
         kept = np.empty(image.shape, np.uint8) if PROBABILITY in work.keep else None
+        domain = look(image)
+        if self.channel is not None:
+            domain = Domain("fluorescence")  # said by the user
+            cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept)
+        elif domain.kind == "stained":
+            cells, watershed = self._predict_stained(image, work, kept)
+        else:
+            cells, watershed = (GREY if domain.kind == "grey" else FLUORESCENCE).segment(image, kept)
+        return Prediction(cells, {} if kept is None else {PROBABILITY: kept, WATERSHED: watershed}, domain.warnings)
+
+    def _predict_stained(self, image: Slide, work: Work, kept: npt.NDArray[np.uint8] | None) -> tuple[Rle, Watershed]:
+        """By the network, at the magnification that it was trained at."""
+        factor = factor_of(self.mpp)
 
         def keep(top: int, rows: npt.NDArray[np.float32]) -> None:
             if kept is not None:
                 np.rint(rows * 255, out=kept[top : top + len(rows)], casting="unsafe")
 
-        cells = self.decision.apply(self.infer(image, work), image.shape, keep)
-        return Prediction(cells, {} if kept is None else {PROBABILITY: kept})
+        if factor == 1:
+            cells = self.decision.apply(self.infer(image, work), image.shape, keep, contest=image.contest)
+            return cells, Watershed()
+        larger = resized(image, factor)
+        bands = resize_back(self.infer(larger, work), larger.shape, image.shape)
+        decision = self.decision.resized(1 / factor)
+        return decision.apply(bands, image.shape, keep, contest=False), Watershed().resized(1 / factor)
 
     def __call__(self, value: Any, /) -> CellsResult:
         return _call(self, value)
@@ -72,37 +102,52 @@ class CellsPredictor:
 
 @dataclass(frozen=True, slots=True)
 class OtsuPredictor:
-    """Otsu's threshold on the haematoxylin channel: the baseline. Artefacts: `probability`, 0 or 255."""
+    """Otsu's threshold on the haematoxylin channel: the baseline. Artefacts: `probability`, 0 or 255; `watershed`."""
 
     otsu: Otsu = field(default_factory=Otsu)
     model: Model | None = None
 
-    def decode(self, case: Case, /) -> AbstractContextManager[RowReader]:
-        return opened(case.path)
+    def decode(self, case: Case, /) -> AbstractContextManager[Slide]:
+        return _open_slide(case)
 
-    def predict(self, image: RowReader, work: Work = ALONE, /) -> Prediction[Rle]:
+    def predict(self, image: Slide, work: Work = ALONE, /) -> Prediction[Rle]:
         mask = self.otsu.segment(image.read(0, image.shape[0]))
-        kept = {PROBABILITY: mask.view(np.uint8) * np.uint8(255)} if PROBABILITY in work.keep else {}
+        kept = {}
+        if PROBABILITY in work.keep:
+            kept = {PROBABILITY: mask.view(np.uint8) * np.uint8(255), WATERSHED: Watershed()}
         return Prediction(encode(mask, order=ORDER), kept)
 
     def __call__(self, value: Any, /) -> CellsResult:
         return _call(self, value)
 
 
+@contextmanager
+def _open_slide(case: Case) -> Iterator[Slide]:
+    with opened(case.path) as image:
+        yield slide_of(image, contest=is_contest(case.path))
+
+
 def _call(predictor: CellsPredictor | OtsuPredictor, value: Any) -> CellsResult:
-    """The result for an image in memory."""
+    """The result for an image in memory; a path to one of the contest's images is no different from an array."""
     image = as_rgb(value)
-    prediction = predictor.predict(in_memory(image), Work(keep=frozenset({PROBABILITY})))
-    return CellsResult(image, prediction.answer, prediction.artefacts[PROBABILITY])
+    prediction = predictor.predict(slide_in_memory(image), Work(keep=frozenset({PROBABILITY})))
+    found = prediction.artefacts
+    return CellsResult(image, prediction.answer, found[PROBABILITY], found[WATERSHED], prediction.warnings)
 
 
 def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
     """The named model, or the shipped one."""
     model = open_model(context.model or SHIPPED, challenge="cells")
     decision = model.decision(CellsDecision)
-    turns = context.settings.turns or decision.turns
+    settings = context.settings
+    channel = None if settings.channel is None else settings.channel - 1
     return CellsPredictor(
-        open_segmenter(model.file, threads=context.threads, untrusted=context.untrusted), decision, turns, model
+        open_segmenter(model.file, threads=context.threads, untrusted=context.untrusted),
+        decision,
+        settings.turns or decision.turns,
+        model,
+        mpp=settings.mpp,
+        channel=channel,
     )
 
 
@@ -139,4 +184,5 @@ def summarise(out: Path, answers: Mapping[str, Rle], settings: CellsSettings) ->
 
 
 def _write_instances(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:
-    write_instances(out / INSTANCES / case.path.stem, prediction.answer, prediction.artefacts[PROBABILITY])
+    certainty, watershed = prediction.artefacts[PROBABILITY], prediction.artefacts[WATERSHED]
+    write_instances(out / INSTANCES / case.path.stem, prediction.answer, certainty, watershed)

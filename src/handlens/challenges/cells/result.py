@@ -26,8 +26,12 @@ class CellsResult:
     image: ByteImage
     rle: Rle
     """The mask as run lengths, pixels numbered along rows."""
-    certainty: ByteImage = field()
+    certainty: ByteImage
     """Probability of every pixel in 255 steps, (H, W)."""
+    watershed: Watershed = field(default_factory=Watershed)
+    """How touching nuclei are split."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the image, such as that it is no H&E."""
 
     @cached_property
     def mask(self) -> npt.NDArray[np.bool_]:
@@ -56,7 +60,7 @@ class CellsResult:
 
     @cached_property
     def _objects(self) -> Components:
-        return split_cells(self.rle, self.certainty, Watershed())
+        return split_cells(self.rle, self.certainty, self.watershed)
 
     def __repr__(self) -> str:
         height, width = self.image.shape[:2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -37,6 +37,12 @@ class Watershed:
     doubt: float = 0.6
     depth: float = 0.1
     smallest: int = 30
+
+    def resized(self, factor: float) -> Watershed:
+        """The same for pictures whose sides are `factor` times as long."""
+        return replace(
+            self, smoothing=max(0.5, self.smoothing * factor), smallest=max(4, round(self.smallest * factor**2))
+        )
 
     def split(self, components: Sequence[tuple[BoolImage, FloatImage]]) -> list[Labels]:
         """For each connected component and its probabilities: labels from 1, 0 outside; every pixel of it gets one.

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from handlens.challenges.cells import data, score
 from handlens.challenges.cells.augment import cut, edge_weight
+from handlens.challenges.cells.calibration import SlideCurve, dice_at_levels, fit_slide_threshold
+from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
 from handlens.challenges.cells.options import PRESETS, SCHEDULE, CellsSettings, CellsTraining
@@ -29,7 +31,7 @@ from handlens.types import Case, Progress, Truth, no_progress
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from handlens.training.task import Graph, Task
+    from handlens.training.task import Finished, Graph, Task
 
 Bytes = npt.NDArray[np.uint8]
 Probability = npt.NDArray[np.float32]
@@ -72,6 +74,9 @@ def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, prog
     labels = tuple(truth.read(case) for case in truth.cases)
     pairs, offsets = _read_slides(truth, labels, progress, aligned=fields.aligned)
     slides = Slides(truth.cases, pairs, labels, offsets, fields)
+    other = settings.calibrate
+    if other is not None:
+        data.open_truth(other, settings)  # what is wrong with it is said before hours of training
     return Task(
         challenge="cells",
         metric="Dice",
@@ -91,6 +96,7 @@ def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, prog
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
         card=CARD,
         cases=truth.cases,
+        finish=partial(slides.calibrate, other) if other is not None else None,
     )
 
 
@@ -133,22 +139,18 @@ class Slides:
         """Probabilities of a whole slide, by the predictor that ships, with this ONNX file."""
         decision = self.default_decision(NO_OFFSET)
         predictor = CellsPredictor(open_segmenter(model), decision, self.fields.turns)
-
-        def infer(index: int) -> Probability:
-            with predictor.decode(self.cases[index]) as image:
-                return np.concatenate([rows for _, rows in predictor.infer(image)])
-
-        return infer
+        return lambda index: _infer_whole(predictor, self.cases[index])
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Probability]) -> CellsDecision:
         """Moved as labels usually are, margin and threshold with the best Dice; then holes and specks, also by that.
 
         Thresholds are compared in 255 steps; the answers that are scored compare exact probabilities.
         """
-        offset = median_offset(self.offsets[index] for index in indices)
+        contest = all(is_contest(self.cases[index].path) for index in indices)
+        offset = median_offset(self.offsets[index] for index in indices) if contest else NO_OFFSET
         start = self.default_decision(offset)
         best = -1.0, 0, 0
-        for margin in MARGINS:
+        for margin in MARGINS if contest else (0,):
             levels = np.zeros((len(indices), 255))
             for row, index in enumerate(indices):
                 levels[row] = dice_at_levels(_levels(predictions[index], start, margin), self.pairs[index][1])
@@ -163,7 +165,8 @@ class Slides:
     def default_decision(self, offset: Offset) -> CellsDecision:
         """What is done with probabilities before anything was chosen."""
         down, right = round(offset.down, 3), round(offset.right, 3)
-        return CellsDecision(threshold=0.5, turns=self.fields.turns, down=down, right=right)
+        sizes = tuple(sorted({mask.shape for _, mask in self.pairs}))
+        return CellsDecision(threshold=0.5, turns=self.fields.turns, down=down, right=right, sizes=sizes)
 
     def _mean_dice(
         self, indices: Sequence[int], predictions: Mapping[int, Probability], decision: CellsDecision
@@ -171,8 +174,29 @@ class Slides:
         answers = [(self.answer(index, predictions[index], decision), self.labels[index]) for index in indices]
         return float(np.mean([dice(compare(said, true), empty=score.EMPTY_DICE) for said, true in answers]))
 
-    def answer(self, _index: int, prediction: Probability, decision: CellsDecision) -> Rle:
-        return decision.apply([(0, prediction.copy())], (prediction.shape[0], prediction.shape[1]))
+    def answer(self, index: int, prediction: Probability, decision: CellsDecision) -> Rle:
+        shape, contest = (prediction.shape[0], prediction.shape[1]), is_contest(self.cases[index].path)
+        return decision.apply([(0, prediction.copy())], shape, contest=contest)
+
+    def calibrate(self, folder: Path, finished: Finished) -> Mapping[str, Any]:
+        """The decision with a threshold for slides of any laboratory, fitted on a folder that nothing learned from.
+
+        These are predicted by the network that ships, the training's own slides out of fold, both without what the
+        contest's labels are like.
+        """
+        own = [
+            SlideCurve.of(finished.predictions[index], self.pairs[index][1], finished.decision.threshold)
+            for index in range(len(self.cases))
+        ]
+        predictor = CellsPredictor(open_segmenter(finished.model), finished.decision, self.fields.turns)
+        truth = data.open_truth(folder, CellsSettings())
+        others = []
+        for case in truth.cases:
+            found = _infer_whole(predictor, case)
+            mask = decode(truth.read(case), found.shape, order=score.ORDER).view(np.uint8)
+            others.append(SlideCurve.of(found, mask, finished.decision.threshold))
+        decision = finished.decision.replace(slide=fit_slide_threshold(own, others))
+        return {"decision": decision.plain(), "calibrated_on": len(others)}
 
 
 def graph(network: nn.Module) -> Graph:
@@ -186,17 +210,9 @@ def graph(network: nn.Module) -> Graph:
     return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
 
 
-def dice_at_levels(prediction: Bytes, mask: Bytes) -> npt.NDArray[np.float64]:
-    """Dice of a slide where all pixels of level 1 or more are cells, 2 or more, up to 255: from two histograms.
-
-    >>> dice_at_levels(np.array([[0, 9, 200]], np.uint8), np.array([[0, 0, 255]], np.uint8))[[0, 8, 9, 254]]
-    array([0.66666667, 0.66666667, 1.        , 0.        ])
-    """
-    inside, outside = (
-        np.bincount(prediction[where], minlength=256)[::-1].cumsum()[::-1] for where in (mask > 0, mask == 0)
-    )
-    sizes = (inside + outside + inside[0])[1:]
-    return np.where(sizes > 0, 2 * inside[1:] / np.maximum(sizes, 1), score.EMPTY_DICE)
+def _infer_whole(predictor: CellsPredictor, case: Case) -> Probability:
+    with predictor.decode(case) as image:
+        return np.concatenate([rows for _, rows in predictor.infer(image)])
 
 
 def _levels(prediction: Probability, decision: CellsDecision, margin: int) -> Bytes:
