@@ -6,17 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from handlens import pipeline, registry
 from handlens.artefacts import choose, file_of
-from handlens.challenges.cells.instances import masks_of, split_cells
+from handlens.challenges.cells.instances import masks_of, paint_labels, split_cells, write_labels
 from handlens.challenges.cells.measurements import measure
 from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import HandlensError
 from handlens.io.images import read_image, write_png
 from handlens.io.row_reader import in_memory
-from handlens.masks.outlines import trace
 from handlens.masks.rle import decode, encode
 from handlens.types import Case
 
@@ -93,12 +93,41 @@ def test_a_disk_measures_as_a_disk():
     y, x = np.ogrid[:99, :99]
     mask = (y - 40) ** 2 + (x - 50) ** 2 <= 30**2
     objects = split_cells(encode(mask, order="rows"), mask.astype(np.uint8) * 255, Watershed())
-    outlines = [trace(each, top=top, left=left) for top, left, each in masks_of(objects)]
-    found = measure(objects, outlines, in_memory(np.full((99, 99, 3), 200, np.uint8)), mpp=None).columns
+    found = measure(objects, in_memory(np.full((99, 99, 3), 200, np.uint8)), mpp=None).columns
     assert found["area_px2"][0] == mask.sum()
     assert found["perimeter_px"][0] == pytest.approx(2 * np.pi * 30.5, rel=0.03)
     assert found["eccentricity"][0] < 0.1
     assert (found["centre_x_px"][0], found["centre_y_px"][0]) == pytest.approx((50.5, 40.5))
+
+
+def test_perimeters_are_those_of_the_outlines():
+    mask = np.random.default_rng(4).random((60, 47)) > 0.55  # ragged, with holes, at every border
+    objects = split_cells(encode(mask, order="rows"), mask.astype(np.uint8) * 255, Watershed(smallest=5))
+    edges = []
+    for _, _, each in masks_of(objects):
+        padded = np.pad(each, 1).astype(int)
+        edges.append(np.abs(np.diff(padded, axis=0)).sum() + np.abs(np.diff(padded, axis=1)).sum())
+    assert objects.count > 20
+    found = measure(objects, None, mpp=None).columns["perimeter_px"]
+    np.testing.assert_allclose(found, np.array(edges) * np.pi / 4)
+
+
+def test_a_large_label_image_is_a_pyramid(tmp_path, monkeypatch):
+    mask = np.zeros((300, 700), bool)
+    mask[10:60, 20:90], mask[200:299, 500:700] = True, True
+    objects = split_cells(encode(mask, order="rows"), mask.astype(np.uint8) * 255, Watershed())
+    write_labels(tmp_path / "small.tif", objects)
+    monkeypatch.setattr("handlens.challenges.cells.instances.LARGE", 256)
+    write_labels(tmp_path / "large.ome.tif", objects)
+    whole = paint_labels(objects)
+    assert np.array_equal(read_image(tmp_path / "small.tif"), whole)
+    with tifffile.TiffFile(tmp_path / "small.tif") as small, tifffile.TiffFile(tmp_path / "large.ome.tif") as large:
+        assert (small.is_ome, large.is_ome) == (False, True)
+        assert small.pages[0].tile == large.pages[0].tile == (256, 256)
+        levels = large.series[0].levels
+        assert [level.shape for level in levels] == [(300, 700), (150, 350), (75, 175)]
+        for number, level in enumerate(levels):
+            assert np.array_equal(level.asarray(), whole[:: 2**number, :: 2**number])
 
 
 def test_none_and_unknown_kinds(solved, tmp_path):

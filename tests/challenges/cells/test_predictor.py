@@ -55,7 +55,9 @@ def disks(*, size: int = 120) -> np.ndarray:
     return picture
 
 
-def open_predictor(model: Path, *, turns: Literal[1, 8] | None = None, tiling: Tiling | None = None) -> CellsPredictor:
+def open_predictor(
+    model: Path, *, turns: Literal[1, 2, 4, 8] | None = None, tiling: Tiling | None = None
+) -> CellsPredictor:
     predictor = load(Context(CellsSettings(turns=turns), model=model))
     return replace(predictor, tiling=tiling) if tiling else predictor
 
@@ -65,7 +67,9 @@ def ask(predictor: Predictor[Any, rle.Rle], case: Case, work: Work | None = None
         return predictor.predict(image, work or Work()).answer
 
 
-def answer(model: Path, path: Path, *, turns: Literal[1, 8] | None = None, tiling: Tiling | None = None) -> rle.Rle:
+def answer(
+    model: Path, path: Path, *, turns: Literal[1, 2, 4, 8] | None = None, tiling: Tiling | None = None
+) -> rle.Rle:
     return ask(open_predictor(model, turns=turns, tiling=tiling), Case("0", path))
 
 
@@ -125,22 +129,26 @@ def test_the_answer_lies_where_the_labels_did(tmp_path: Path) -> None:
     """Whole pixels move every pixel, halves the crossing of the threshold; the picture has more rows than a band."""
     picture = np.concatenate([disks(), disks(), disks()])
     assert len(picture) > BAND_ROWS
-    images.write_png(tmp_path / "0.png", picture)
+    path = tmp_path / "im" / "0.png"
+    images.write_png(path, picture)
     masks = {}
     for down, right in ((0, 0), (1, 2), (-1, 0), (0.5, 0.5)):
         folder = write_dark_is_cell(tmp_path / f"{down},{right}", down=down, right=right)
-        masks[down, right] = rle.decode(answer(folder, tmp_path / "0.png"), picture.shape[:2], order="rows")
+        masks[down, right] = rle.decode(answer(folder, path), picture.shape[:2], order="rows")
     assert np.array_equal(masks[1, 2][1:, 2:], masks[0, 0][:-1, :-2])
     assert np.array_equal(masks[-1, 0][:-1], masks[0, 0][1:])
     assert not np.array_equal(masks[0.5, 0.5], masks[0, 0])
     inside = write_dark_is_cell(tmp_path / "inside", margin=25)
-    said = rle.decode(answer(inside, tmp_path / "0.png"), picture.shape[:2], order="rows")
+    said = rle.decode(answer(inside, path), picture.shape[:2], order="rows")
     assert np.array_equal(said[25:-25, 25:-25], masks[0, 0][25:-25, 25:-25])
     assert not said[:12].any()
     assert not (said & ~masks[0, 0]).any()
     assert said.sum() < masks[0, 0].sum()
+    for own in (tmp_path / "0.png", tmp_path / "im" / "mine.png"):  # not the contest's: where the nuclei are
+        images.write_png(own, picture)
+        assert np.array_equal(rle.decode(answer(inside, own), picture.shape[:2], order="rows"), masks[0, 0])
     with pytest.raises(ModelError, match=r"decision: down is 40; expected a number from -4 to 4: train again"):
-        answer(write_dark_is_cell(tmp_path / "far", down=40), tmp_path / "0.png")
+        answer(write_dark_is_cell(tmp_path / "far", down=40), path)
 
 
 def test_tiles_do_not_show(model: Path, tmp_path: Path) -> None:
@@ -204,9 +212,9 @@ def test_turns_are_those_of_the_decision_unless_told(tmp_path: Path) -> None:
 
 def test_the_probability_is_kept_where_it_is_wanted(model: Path, tmp_path: Path) -> None:
     picture = disks(size=600)
-    images.write_png(tmp_path / "0.png", picture)
+    images.write_png(tmp_path / "im" / "0.png", picture)
     predictor = replace(open_predictor(model, turns=1), decision=CellsDecision(threshold=0.5, down=1, margin=3))
-    with predictor.decode(Case("0", tmp_path / "0.png")) as image:
+    with predictor.decode(Case("0", tmp_path / "im" / "0.png")) as image:
         alone, kept = predictor.predict(image), predictor.predict(image, Work(keep=frozenset({PROBABILITY})))
         bands = list(predictor.decision.place(predictor.infer(image), image.shape))
     assert alone.artefacts == {}

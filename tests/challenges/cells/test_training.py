@@ -11,21 +11,24 @@ import pytest
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 from dataclasses import replace
+from functools import partial
 
 import tiny_training
 
 from handlens import pipeline, registry
+from handlens.challenges.cells.calibration import dice_at_levels
 from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.offsets import Offset
 from handlens.challenges.cells.options import CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import load
-from handlens.challenges.cells.training import dice_at_levels, make_task
-from handlens.errors import HandlensError
+from handlens.challenges.cells.training import make_task
+from handlens.errors import DataError, HandlensError
 from handlens.inference.model import TRAINED_ON, digest
 from handlens.inference.tiling import BAND_ROWS, Tiling, cut
 from handlens.io.images import read_mask, read_rgb, write_png
 from handlens.masks.rle import decode, encode
 from handlens.runstore.plan import read_plan
+from handlens.settings import fields_of
 from handlens.training import engine
 from handlens.training.folds import evaluate
 from handlens.training.loop import Stepper
@@ -65,7 +68,9 @@ def test_the_commands(slides, tmp_path):
     assert done.stderr.endswith("True\n")
     page = json.loads((run / "plan.json").read_text())
     assert (page["challenge"], page["finished"], page["fields"]["crop"]) == ("cells", True, 64)
-    assert set(page["decision"]) == {"threshold", "smallest", "largest_hole", "turns", "down", "right", "margin"}
+    assert set(page["decision"]) == {field.path.split(".")[0] for field in fields_of(CellsDecision)}
+    assert page["decision"]["slide"] is None
+    assert page["decision"]["sizes"] == [[128, 128]]
     assert list(page["scores"]) == ["0", "1", "2", "3"]
     assert np.mean(list(page["scores"].values())) == pytest.approx(page["score"], abs=1e-9)
     assert page["speed"]["step"] > 0
@@ -120,6 +125,46 @@ def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
     assert shipped.decision.plain() == plan.results["decision"]
     assert (shipped.turns, shipped.model.trained_on) == (turns, {digest(case) for case in cases})
     assert (run / TRAINED_ON).is_file()
+
+
+def test_the_threshold_of_other_slides_is_fitted_on_those_of_another_folder(slides, tmp_path):
+    """The network has not learned from them; the decision that ships holds the rule, and the folds' do not."""
+    other = tmp_path / "other"
+    for path in sorted((slides / "train" / "im").iterdir()):
+        write_png(other / "im" / f"slide-{path.name}", read_rgb(path)[:96])
+        numbers = read_mask(slides / "train" / "mask" / path.name)[:96].astype(np.uint16) * 300
+        write_png(other / "labels" / f"slide-{path.name}", numbers)
+    settings = CellsSettings(calibrate=other, folds=2)
+
+    def task(progress=no_progress):
+        made = make_task(slides, tiny_training.FIELDS, settings, progress)
+        return replace(made, make_network=partial(tiny_training.Tiny, 0.2))
+
+    run = tmp_path / "run"
+    engine.train(task, tiny_training.SCHEDULE, settings, run, no_progress)
+    plan = read_plan(run)
+    assert plan.results["decision"]["slide"].keys() == {"offset", "slope"}
+    assert plan.results["calibrated_on"] == 4
+    assert all(decision["slide"] is None for decision in plan.results["fold_decisions"])
+    predictor = load(Context(CellsSettings(), model=run))
+    own = task().make_item.__self__.cases[0]
+    assert predictor.decision.slide is not None
+    assert predictor.model.trained_on == {digest(case) for case in task().cases}
+    with predictor.decode(own) as image:
+        assert image.contest
+    with pytest.raises(DataError, match="no mask/ folder"):
+        make_task(slides, FIELDS, CellsSettings(calibrate=tmp_path / "run"))
+
+
+def test_slides_that_are_not_numbered_have_no_habits(slides, tmp_path):
+    named = tmp_path / "named"
+    for kind in ("im", "mask"):
+        for path in sorted((slides / "train" / kind).iterdir()):
+            picture = read_rgb(path) if kind == "im" else np.roll(read_mask(path), (1, 2), axis=(0, 1))
+            write_png(named / kind / f"slide-{path.name}", picture)
+    task = make_task(named, FIELDS, CellsSettings())
+    decision = task.decide(range(4), probabilities(task.make_item.__self__.pairs))
+    assert (decision.down, decision.right, decision.margin) == (0, 0, 0)
 
 
 def test_decisions_are_nested(slides):

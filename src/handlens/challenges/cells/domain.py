@@ -26,11 +26,14 @@ DARK_GROUND = 75
 """Median of the brightest channel below which the ground is dark, as in fluorescence."""
 
 GREY = 25
-"""90th percentile of brightest less darkest channel below which an image has no colours."""
+"""99.9th percentile of brightest less darkest channel below which an image has no colours, not even a few nuclei."""
 
 RED_OF_GREEN = (0.2, 0.95)
 BLUE_OF_GREEN = (0.1, 0.85)
 """What H&E absorbs of red and blue, as a share of green, in the darker half: 0.29 to 0.82, 0.19 to 0.66 were seen."""
+
+GLASS = 0.3
+"""Optical density, all channels together, by which tissue exceeds the brightest tenth; less is glass."""
 
 FLUORESCENCE_WARNING = (
     "looks like fluorescence (dark ground), not H&E: nuclei are taken to be bright and found by local brightness,"
@@ -64,7 +67,7 @@ def look(image: RowReader) -> Domain:
     brightest, darkest = pixels.max(axis=1).astype(np.int64), pixels.min(axis=1).astype(np.int64)
     if np.median(brightest) < DARK_GROUND:
         return Domain("fluorescence", (FLUORESCENCE_WARNING,))
-    if np.percentile(brightest - darkest, 90) < GREY:
+    if np.percentile(brightest - darkest, 99.9) < GREY:
         return Domain("grey", (GREY_WARNING,))
     return Domain("stained", () if _is_stain(pixels) else (COLOURS_WARNING,))
 
@@ -79,10 +82,11 @@ def _sample(image: RowReader) -> npt.NDArray[np.uint8]:
 
 
 def _is_stain(pixels: npt.NDArray[np.uint8]) -> bool:
-    """Whether the darker half absorbs green most, then red and blue, as haematoxylin and eosin do."""
+    """Whether the darker half, glass aside, absorbs green most, then red and blue, as haematoxylin and eosin do."""
     density = -np.log((pixels.astype(np.float32) + 1) / 256)
     total = density.sum(axis=1)
-    red, green, blue = (float(value) for value in density[total >= np.median(total)].mean(axis=0))
-    if green <= 0:
+    tissue = total >= max(float(np.median(total)), float(np.percentile(total, 10)) + GLASS)
+    if not tissue.any():
         return True  # bare glass
+    red, green, blue = (float(value) for value in density[tissue].mean(axis=0))
     return RED_OF_GREEN[0] <= red / green <= RED_OF_GREEN[1] and BLUE_OF_GREEN[0] <= blue / green <= BLUE_OF_GREEN[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.artefacts import file_of
-from handlens.challenges.cells.instances import label_bands, masks_of, split_cells, write_labels
+from handlens.challenges.cells.instances import is_large, label_bands, masks_of, split_cells, write_labels
 from handlens.challenges.cells.measurements import Measurements, measure
 from handlens.io.files import replacing
 from handlens.io.png import write_bands
@@ -53,18 +53,22 @@ class CellsFiles:
         if "overlay" in self.kinds:
             write_bands(file_of(out, case, "overlay.png"), shape, _overlay(image, objects))
         if "labels" in self.kinds:
-            write_labels(file_of(out, case, "labels.tif"), objects)
+            ending = "labels.ome.tif" if is_large(objects.shape) else "labels.tif"
+            write_labels(file_of(out, case, ending), objects)
         if self.kinds & {"geojson", "table"}:
-            outlines = [trace(mask, top=top, left=left) for top, left, mask in masks_of(objects)]
-            found = measure(objects, outlines, image, mpp=self.mpp)
+            found = measure(objects, image, mpp=self.mpp)
             if "geojson" in self.kinds:
+                outlines = (trace(mask, top=top, left=left) for top, left, mask in masks_of(objects))
                 write_geojson(file_of(out, case, "geojson"), outlines, found)
             if "table" in self.kinds:
                 _write_part(file_of(out, case, PART), case, shape, found)
 
 
-def write_geojson(path: Path, outlines: Sequence[Sequence[Ring]], found: Measurements) -> None:
-    """Outlines as QuPath imports them: detections with a class and measurements, in pixels of the image."""
+def write_geojson(path: Path, outlines: Iterable[Sequence[Ring]], found: Measurements) -> None:
+    """Outlines as QuPath imports them: detections with a class and measurements, in pixels of the image.
+
+    Each is written as it comes.
+    """
     names = list(found.columns)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')
@@ -152,25 +156,28 @@ def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         for id, part in zip(ids, parts, strict=True):
             with part.open(encoding="utf-8", newline="") as content:
-                rows = list(csv.reader(content))
-            names = [rows[0][0], *rows[0][3:]]
-            if not header:
-                header = names
-                writer.writerow(header)
-            writer.writerows([row[0], *row[3:]] for row in rows[1:])
-            summary.append(_summarise(id, rows, mpp))
+                rows = csv.reader(content)
+                names = next(rows)
+                if not header:
+                    header = [names[0], *names[3:]]
+                    writer.writerow(header)
+                summary.append(_copy_rows(id, rows, writer.writerow, mpp))
     with replacing(out / SUMMARY) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows(summary)
     for part in parts:
         part.unlink()
 
 
-def _summarise(id: str, rows: Sequence[Sequence[str]], mpp: float | None) -> list[Any]:
-    """Count, share of the image, density and mean area; areas stand in the fifth column of a case's table."""
-    areas = np.array([float(row[4]) for row in rows[1:]])
-    if not len(areas):
+def _copy_rows(
+    id: str, rows: Iterable[Sequence[str]], write: Callable[[Sequence[str]], object], mpp: float | None
+) -> list[Any]:
+    """Copy the rows of a case's table, without the size of its image; gives count, share of the image, density and
+    mean area. Areas stand in the fifth column."""
+    count, total, whole = 0, 0.0, 0.0
+    for row in rows:
+        write([row[0], *row[3:]])
+        count, total = count + 1, total + float(row[4])
+        whole = int(row[1]) * int(row[2]) * (mpp or 1.0) ** 2
+    if not count:
         return [id, 0, 0.0, 0.0, ""]
-    height, width = int(rows[1][1]), int(rows[1][2])
-    whole = height * width * (mpp or 1.0) ** 2
-    density = len(areas) / whole * 1e6
-    return [id, len(areas), round(float(areas.sum()) / whole, 6), round(density, 3), round(float(areas.mean()), 3)]
+    return [id, count, round(total / whole, 6), round(count / whole * 1e6, 3), round(total / count, 3)]

@@ -34,6 +34,10 @@ BATCH_PIXELS = 1_000_000
 """Pixels of the boxes that are split together: enough that calls cost nothing, few enough to stay in the cache."""
 
 BAND_ROWS = 256
+TILE = 256
+LARGE = 4096
+"""Pixels of a side above which a label image is a pyramid: halved until it is no longer above."""
+
 MOST_IN_16_BITS = 65_535
 
 ByteImage = npt.NDArray[np.uint8]
@@ -81,11 +85,38 @@ def split_cells(cells: Rle, certainty: ByteImage, watershed: Watershed) -> Compo
 
 
 def write_labels(path: Path, objects: Components) -> None:
-    """A TIFF in which object 1 has the value 1 and so on: 16 bits, or 32 where there are more than 65,535 objects."""
+    """A tiled TIFF in which object 1 has the value 1 and so on; of a large image an OME-TIFF with smaller copies.
+
+    16 bits, or 32 where there are more than 65,535 objects. In a smaller copy a pixel has the value of the first of
+    those that it stands for.
+    """
     kind = np.dtype(np.uint16 if objects.count <= MOST_IN_16_BITS else np.uint32)
-    packed = (zlib.compress(band.tobytes(), 6) for band in label_bands(objects, kind))
+    levels = 1
+    while is_large((objects.shape[0] >> (levels - 1), objects.shape[1] >> (levels - 1))):
+        levels += 1
+    pages = (_packed_tiles(objects, kind, 1 << level) for level in range(levels))
     with replacing(path) as temporary:
-        tiff.write_grey(temporary, packed, objects.shape, kind, rows=BAND_ROWS)
+        tiff.write_labels(temporary, pages, objects.shape, kind, levels=levels, tile=TILE)
+
+
+def is_large(shape: Shape) -> bool:
+    """Whether a label image of this shape has smaller copies for viewers."""
+    return max(shape) > LARGE
+
+
+def _packed_tiles(objects: Components, kind: np.dtype[Any], step: int) -> Iterator[bytes]:
+    """The tiles of the label image, every `step`-th pixel of it, line by line, packed."""
+    held: list[npt.NDArray[Any]] = []
+    last = -(-objects.shape[0] // TILE) - 1
+    for number, band in enumerate(label_bands(objects, kind, rows=TILE)):  # steps are powers of 2, as TILE is
+        held.append(band[::step, ::step].copy())
+        if len(held) < step and number < last:
+            continue
+        rows = np.concatenate(held)
+        held.clear()
+        padded = np.pad(rows, ((0, -len(rows) % TILE), (0, -rows.shape[1] % TILE)))
+        for left in range(0, padded.shape[1], TILE):
+            yield zlib.compress(padded[:, left : left + TILE].tobytes(), 1)
 
 
 def write_table(path: Path, objects: Components) -> None:

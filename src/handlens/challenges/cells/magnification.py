@@ -64,8 +64,8 @@ def resize_back(bands: Iterable[Rows], shape: Shape, target: Shape) -> Iterator[
         if ready > given:
             yield given, _between(held, low[given:ready] - first, part[given:ready], axis=0)
             given = ready
-            if given < target[0]:
-                held, first = held[int(low[given]) - first :], int(low[given])
+            unused = min(int(low[given]) - first, len(held)) if given < target[0] else len(held)
+            held, first = held[unused:], first + unused
 
 
 def _places(positions: npt.NDArray[np.int64], size: int, of: int) -> tuple[npt.NDArray[np.int64], Array]:
