@@ -156,6 +156,29 @@ def test_the_threshold_of_other_slides_is_fitted_on_those_of_another_folder(slid
         make_task(slides, FIELDS, CellsSettings(calibrate=tmp_path / "run"))
 
 
+def test_slides_of_another_folder_are_learned_from_and_say_how_others_are_decided(slides, tmp_path):
+    other = tmp_path / "other"
+    for path in sorted((slides / "train" / "im").iterdir()):
+        write_png(other / "im" / f"slide-{path.name}", read_rgb(path)[:96])
+        write_png(other / "labels" / f"slide-{path.name}", read_mask(slides / "train" / "mask" / path.name)[:96])
+    settings = CellsSettings.parse({"more": [f"{other}=0.5,CC0-1.0"]}, strict=False)
+    task = make_task(slides, FIELDS, settings)
+    assert task.ids == ("0", "1", "2", "3", *(f"other/slide-0{number}" for number in range(4)))
+    assert task.weights == pytest.approx([1.0] * 4 + [0.5] * 4)
+    assert [source["cases"] for source in task.sources] == [4, 4]
+    own = task.make_item.__self__
+    predictions = probabilities(own.pairs)
+    faint = {index: each if index < 4 else each * np.float32(0.2) for index, each in predictions.items()}
+    decision = task.decide(range(8), faint)
+    assert decision.sizes == ((128, 128),)
+    assert decision.slide is not None
+    alone = task.decide(range(4), faint)
+    assert decision.replace(slide=None) == alone
+    answers = {id: task.answer(index, faint[index], decision) for index, id in enumerate(task.ids)}
+    assert task.score(answers).value > 0.9
+    assert task.score({id: task.answer(k, faint[k], alone) for k, id in enumerate(task.ids)}).value < 0.6
+
+
 def test_slides_that_are_not_numbered_have_no_habits(slides, tmp_path):
     named = tmp_path / "named"
     for kind in ("im", "mask"):

@@ -15,7 +15,7 @@ class Slide(RowReader):
 
 
 def slide_of(image: RowReader, *, contest: bool) -> Slide:
-    return Slide(image.shape, image.read, contest)
+    return Slide(image.shape, image.read, image.held, contest=contest)
 
 
 def slide_in_memory(picture: ByteImage) -> Slide:

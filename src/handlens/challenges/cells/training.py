@@ -26,6 +26,7 @@ from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import Rle, decode
 from handlens.training import require_engine
 from handlens.training.options import chosen_fields
+from handlens.training.sources import list_sources, pool
 from handlens.types import Case, Progress, Truth, no_progress
 
 if TYPE_CHECKING:
@@ -56,21 +57,30 @@ CARD = (
 
 
 def train(folder: Path, run: Path, settings: CellsSettings, progress: Progress) -> Mapping[str, float]:
-    """Train on the labelled slides of a folder; the numbers are out of fold."""
+    """Train on the labelled slides of a folder, and of those of `--more`; the numbers are out of fold."""
     engine = require_engine()
     fields, schedule = engine.split_fields(CellsTraining(), SCHEDULE, chosen_fields(settings, PRESETS))
     numbers: Mapping[str, float] = engine.train(
-        partial(make_task, folder, fields, settings), schedule, settings, run, progress
+        partial(make_task, folder, fields, settings, licence=schedule.licence), schedule, settings, run, progress
     )
     return numbers
 
 
-def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, progress: Progress = no_progress) -> Task:
+def make_task(
+    folder: Path,
+    fields: CellsTraining,
+    settings: CellsSettings,
+    progress: Progress = no_progress,
+    *,
+    licence: str = "",
+) -> Task:
     """Cells as the engine sees it, all slides in memory."""
     from handlens.training.task import Task
 
     settings = settings.replace(order=score.ORDER)  # in memory only one of the two is needed
-    truth = data.open_truth(folder, settings)
+    sources = list_sources(folder, settings.more, licence=licence)
+    pooled = pool(sources, lambda place: data.open_truth(place, settings))
+    truth = pooled.truth
     labels = tuple(truth.read(case) for case in truth.cases)
     pairs, offsets = _read_slides(truth, labels, progress, aligned=fields.aligned)
     slides = Slides(truth.cases, pairs, labels, offsets, fields)
@@ -96,6 +106,9 @@ def make_task(folder: Path, fields: CellsTraining, settings: CellsSettings, prog
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
         card=CARD,
         cases=truth.cases,
+        weights=pooled.draws() if settings.more else None,
+        strata=tuple(sources[at].name for at in pooled.source_of) if settings.more else None,
+        sources=pooled.described(),
         finish=partial(slides.calibrate, other) if other is not None else None,
     )
 
@@ -144,9 +157,25 @@ class Slides:
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Probability]) -> CellsDecision:
         """Moved as labels usually are, margin and threshold with the best Dice; then holes and specks, also by that.
 
-        Thresholds are compared in 255 steps; the answers that are scored compare exact probabilities.
+        Where some slides are of the contest's layout and some are not, these are decided for the former, and the
+        latter say how other slides find their threshold. Thresholds are compared in 255 steps; the answers that are
+        scored compare exact probabilities.
         """
-        contest = all(is_contest(self.cases[index].path) for index in indices)
+        numbered = [index for index in indices if is_contest(self.cases[index].path)]
+        named = [index for index in indices if index not in numbered]
+        if not (numbered and named):
+            return self._decide_alike(indices, predictions, contest=not named)
+        decision = self._decide_alike(numbered, predictions, contest=True)
+        curves = [
+            [SlideCurve.of(predictions[index], self.pairs[index][1], decision.threshold) for index in group]
+            for group in (numbered, named)
+        ]
+        return decision.replace(slide=fit_slide_threshold(*curves))
+
+    def _decide_alike(
+        self, indices: Sequence[int], predictions: Mapping[int, Probability], *, contest: bool
+    ) -> CellsDecision:
+        """For slides that are all of the contest's layout, or none; the latter are not imitated in their habits."""
         offset = median_offset(self.offsets[index] for index in indices) if contest else NO_OFFSET
         start = self.default_decision(offset)
         best = -1.0, 0, 0
@@ -165,7 +194,8 @@ class Slides:
     def default_decision(self, offset: Offset) -> CellsDecision:
         """What is done with probabilities before anything was chosen."""
         down, right = round(offset.down, 3), round(offset.right, 3)
-        sizes = tuple(sorted({mask.shape for _, mask in self.pairs}))
+        mine = [pair for pair, case in zip(self.pairs, self.cases, strict=True) if is_contest(case.path)]
+        sizes = tuple(sorted({mask.shape for _, mask in mine}))
         return CellsDecision(threshold=0.5, turns=self.fields.turns, down=down, right=right, sizes=sizes)
 
     def _mean_dice(
