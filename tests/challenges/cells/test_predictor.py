@@ -324,9 +324,10 @@ def test_what_is_no_picture_is_refused(own: Path, model: Path, tmp_path: Path) -
         pipeline.solve(CELLS, own / "absent.png", tmp_path / "out", model=model)
 
 
-def test_a_picture_is_no_data_for_ink(own: Path, tmp_path: Path) -> None:
-    with pytest.raises(HandlensError):
-        pipeline.solve(registry.challenge("ink"), own / "first slide.png", tmp_path / "out")
+def test_a_slide_given_to_ink_is_answered_with_a_warning(own: Path, tmp_path: Path) -> None:
+    """Ink takes single pictures too; that this one is no papyrus is said."""
+    solved = pipeline.solve(registry.challenge("ink"), own / "first slide.png", tmp_path / "out")
+    assert any("papyrus" in note for note in solved.notes)
 
 
 # --- large pictures -------------------------------------------------------------------------------------------------
