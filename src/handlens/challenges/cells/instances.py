@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.cells.splitting import Watershed
-from handlens.io import tiff
+from handlens.io import label_tiff
 from handlens.io.files import replacing
 from handlens.masks.components import Components, label_components, number_in_order
 from handlens.masks.rle import Rle, encode
@@ -96,7 +96,7 @@ def write_labels(path: Path, objects: Components) -> None:
         levels += 1
     pages = (_packed_tiles(objects, kind, 1 << level) for level in range(levels))
     with replacing(path) as temporary:
-        tiff.write_labels(temporary, pages, objects.shape, kind, levels=levels, tile=TILE)
+        label_tiff.write_labels(temporary, pages, objects.shape, kind, levels=levels, tile=TILE)
 
 
 def is_large(shape: Shape) -> bool:
