@@ -194,3 +194,16 @@ def test_what_is_written_in_pieces_is_read_whole(tmp_path: Path, layout: Any) ->
     tiff.write_grey(tmp_path / "a.tif", packed, (70, 64), np.dtype(np.uint16), **layout)
     assert np.array_equal(tifffile.imread(tmp_path / "a.tif"), pixels)
     assert np.array_equal(images.read_image(tmp_path / "a.tif"), pixels)
+
+
+@pytest.mark.parametrize("code", [258, 259, 277, 284])
+def test_a_tag_of_the_layout_that_cannot_be_read_is_no_default(code, tmp_path):
+    """tifffile leaves such a tag out and takes the usual value: other pixels, in silence."""
+    from fuzz.kinds import tiff_seeds
+
+    content = bytearray(tiff_seeds()[1])  # deflated
+    place = next(start for start in range(10, 200, 12) if content[start : start + 2] == code.to_bytes(2, "little"))
+    content[place + 2 : place + 4] = b"\xff\xff"  # of a type that does not exist
+    (tmp_path / "a.tif").write_bytes(content)
+    with pytest.raises(DataError, match=r"not a readable|cannot be read"):
+        images.read_image(tmp_path / "a.tif")

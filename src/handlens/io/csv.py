@@ -177,18 +177,21 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     """
     pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     try:
-        with open_file(path) as stream, pq.ParquetFile(stream) as first:
+        with open_file(path) as stream, pq.ParquetFile(stream, page_checksum_verification=True) as first:
             schema, metadata = first.schema_arrow, first.metadata
             if metadata.num_rows > MAX_ROWS or metadata.num_row_groups > MAX_ROWS:
                 raise TableError(f"{metadata.num_rows:,} rows in {metadata.num_row_groups:,} groups; too many")
             texts = _refuse_odd_columns(schema)
             yield Row(0, 0, tuple(schema.names))
-            with pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts) as file:
+            with pq.ParquetFile(
+                stream, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
+            ) as file:
                 yield from _counted_rows(file)
     except DataError as error:
         raise TableError(error.what) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise TableError(f"broken Parquet file ({str(error).splitlines()[0]})") from None
+        why = re.sub(r"[^ -~]", "?", (str(error).splitlines() or [""])[0][:200])  # it quotes bytes of the file
+        raise TableError(f"broken Parquet file ({why})") from None
 
 
 def _counted_rows(file: Any) -> Iterator[Row]:

@@ -1,0 +1,163 @@
+"""Commands killed at random moments and started again: the same final bytes, nothing lost, nothing left behind.
+
+python bench/kills.py --kills 200 --out /tmp/kills     every third kill is SIGTERM, the others kill -9
+python bench/kills.py --kills 6 --command sample       one command only
+
+Each command first runs undisturbed: its files are what every killed run must end with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMANDS: dict[str, list[str]] = {
+    "sample": ["sample", "cells", "{out}", "--cases", "2", "--size", "200"],
+    "solve": ["solve", "cells", "{data}", "-o", "{out}"],
+    "predict": ["predict", "{model}", "{data}", "-o", "{out}"],
+    "inspect": ["inspect", "{figures}", "-o", "{out}"],
+    "train": ["train", "cells", "{data}", "-o", "{out}", "--set", "steps=3", "--set", "batch=1", "--set", "crop=64"],
+    "demo": ["demo", "-o", "{out}"],
+}
+"""Tiny inputs; `{data}`, `{model}` and `{figures}` are made once."""
+
+TIMED = {"score.json", "run.json", "plan.json", "report.html", "index.html"}
+"""Files that say how long something took: they must be there, their bytes may differ."""
+
+MOST_STARTS = 40
+"""A run that was killed so often is left in peace for its last start."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("kills"))
+    parser.add_argument("--command", action="append", choices=COMMANDS, help="may be given several times; default: all")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    places = prepare(options.out.resolve())
+    names = options.command or list(COMMANDS)
+    rows = []
+    for index, name in enumerate(names):
+        kills = options.kills // len(names) + (index < options.kills % len(names))
+        rows.append((name, *campaign(name, places, kills, random.Random(f"{options.seed} {name}"))))
+    print(f"{'command':>8}  kills  runs  other bytes  lost  left behind  failed")
+    for name, kills, runs, other, lost, left, failed in rows:
+        print(f"{name:>8}  {kills:5}  {runs:4}  {other:11}  {lost:4}  {left:11}  {failed:6}")
+    sys.exit(any(sum(row[3:]) for row in rows))
+
+
+def prepare(out: Path) -> dict[str, Path]:
+    """The inputs of all commands."""
+    from handlens.challenges.cells.options import SHIPPED
+
+    places = {"root": out, "data": out / "data", "figures": out / "figures", "model": SHIPPED}
+    for name, challenge, size in (("data", "cells", "96"), ("figures", "forgery", "160")):
+        if not places[name].exists():
+            handlens("sample", challenge, str(places[name]), "--cases", "2", "--size", size).wait()
+    return places
+
+
+def handlens(*words: str) -> subprocess.Popen[bytes]:
+    """The command in a session of its own, so that what it starts can be found."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "handlens", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def campaign(name: str, places: dict[str, Path], kills: int, dice: random.Random) -> tuple[int, ...]:
+    """Kills, runs, and what went wrong: runs with other bytes, files lost, files left behind, runs that failed."""
+    expected_folder = places["root"] / f"{name}-undisturbed"
+    shutil.rmtree(expected_folder, ignore_errors=True)
+    begun = time.monotonic()
+    if handlens(*words(name, places, expected_folder)).wait():
+        raise SystemExit(f"{name} fails undisturbed")
+    duration = time.monotonic() - begun
+    expected = digests(expected_folder)
+    done = runs = other = lost = left = failed = 0
+    while done < kills:
+        out = places["root"] / f"{name}-killed"
+        shutil.rmtree(out, ignore_errors=True)
+        before = set(os.listdir(places["root"]))
+        for start in range(MOST_STARTS):
+            process = handlens(*words(name, places, out))
+            last = start == MOST_STARTS - 1 or done >= kills
+            if last or not kill(process, dice, duration):
+                break
+            done += 1
+        status = process.wait()
+        runs += 1
+        found = digests(out)
+        failed += status != 0
+        other += any(found.get(file, digest) != digest for file, digest in expected.items())
+        lost += len(expected.keys() - found.keys())
+        left += len(found.keys() - expected.keys()) + len(set(os.listdir(places["root"])) - before - {out.name})
+        left += alive(process.pid)
+    return done, runs, other, lost, left, failed
+
+
+def words(name: str, places: dict[str, Path], out: Path) -> list[str]:
+    return [word.format(out=out, **places) for word in COMMANDS[name]]
+
+
+def kill(process: subprocess.Popen[bytes], dice: random.Random, duration: float) -> bool:
+    """End it somewhere within its usual time; False where it was done before."""
+    try:
+        process.wait(dice.uniform(0.05, 1.0) * duration)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM if dice.random() < 1 / 3 else signal.SIGKILL)
+        try:
+            return process.wait(60) != 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return True
+    return False
+
+
+def alive(session: int) -> int:
+    """Processes of a session that still run a little later."""
+    for _ in range(50):
+        found = 0
+        for place in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = place.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found += int(fields[3]) == session and fields[0] != "Z"
+        if not found:
+            return 0
+        time.sleep(0.1)
+    return found
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every file by its path within; of those that tell times, only that they are there and readable."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = str(path.relative_to(folder))
+            if path.name in TIMED or path.suffix in (".onnx", ".html"):
+                if path.suffix == ".json":
+                    json.loads(path.read_text())
+                found[name] = "there"
+            else:
+                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+if __name__ == "__main__":
+    main()
