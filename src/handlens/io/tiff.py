@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -50,9 +49,6 @@ _NUMBERS = (
     *("imagelength", "imagewidth", "imagedepth", "tilelength", "tilewidth", "rowsperstrip", "samplesperpixel"),
     *("bitspersample", "compression", "predictor", "fillorder", "photometric", "planarconfig"),
 )
-
-_LAYOUT = {256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325}
-_MOST_TAGS = 4096
 
 _NATIVE = "<" if np.little_endian else ">"
 
@@ -352,9 +348,7 @@ def write_grey(
 def _checked(page: Page) -> Page:
     """The page whose numbers are numbers and whose lists can be lists of places; ValueError otherwise."""
     tags = page.tags
-    for code in _codes_in_file(page) & _LAYOUT:
-        if code not in tags.tags or not isinstance(tags.tags[code].value, int | tuple):
-            raise ValueError(f"tag {code}, which says how the pixels lie, cannot be read")  # tifffile would guess
+    tiff_codecs.refuse_unread_layout(tags, page.file)
     for name in _NUMBERS:
         if not isinstance(getattr(tags, name), int) or not 0 <= getattr(tags, name) < 2**32:
             raise ValueError(f"{name} is {str(getattr(tags, name))[:40]}")
@@ -364,18 +358,6 @@ def _checked(page: Page) -> Page:
     if 0 in (*page.shape, *segment_shape(tags)):
         raise ValueError(f"{page.shape[0]}x{page.shape[1]} pixels")
     return page
-
-
-def _codes_in_file(page: Page) -> set[int]:
-    """The numbers of all tags in the page's directory, readable or not."""
-    layout, stream = page.file.tiff, page.file.filehandle
-    stream.seek(page.tags.offset)
-    (count,) = struct.unpack(layout.tagnoformat, stream.read(layout.tagnosize))
-    content = stream.read(min(count, _MOST_TAGS) * layout.tagsize)
-    return {
-        struct.unpack_from(layout.byteorder + "H", content, place)[0]
-        for place in range(0, len(content) - layout.tagsize + 1, layout.tagsize)
-    }
 
 
 def _whole(value: Any) -> int:

@@ -33,6 +33,8 @@ SEPARATE = 2
 
 _RGB, _YCBCR = 2, 6
 _SHORT, _LONG, _BYTES = 3, 4, 7  # how a TIFF calls the types of its tags
+_LAYOUT = {256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325}
+_MOST_TAGS = 4096
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
@@ -62,6 +64,18 @@ def decode(page: tifffile.TiffPage, byteorder: str, indices: Sequence[int], pack
     if page.compression == JPEG:
         return _decode_jpeg(page, packed, rows)
     return _as_samples(page, byteorder, _unpack(page, packed, rows), sum(rows))
+
+
+def refuse_unread_layout(page: tifffile.TiffPage, file: tifffile.TiffFile) -> None:
+    """ValueError where the directory has a tag of the layout that could not be read: tifffile would guess."""
+    layout, stream = file.tiff, file.filehandle
+    stream.seek(page.offset)
+    (count,) = struct.unpack(layout.tagnoformat, stream.read(layout.tagnosize))
+    content = stream.read(min(count, _MOST_TAGS) * layout.tagsize)
+    for place in range(0, len(content) - layout.tagsize + 1, layout.tagsize):
+        (code,) = struct.unpack_from(layout.byteorder + "H", content, place)
+        if code in _LAYOUT and (code not in page.tags or not isinstance(page.tags[code].value, int | tuple)):
+            raise ValueError(f"tag {code}, which says how the pixels lie, cannot be read")
 
 
 def segment_shape(page: tifffile.TiffPage) -> tuple[int, int]:
