@@ -120,6 +120,12 @@ def test_a_large_text_is_not_read(tmp_path: Path) -> None:
         gate.read_text(tmp_path / "a.json", most=99)
 
 
+def test_no_message_shows_the_stream_behind_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"a\.png: not a readable image \(cannot identify image file\): copy it again"):
+        images.read_image(tmp_path / "a.png")
+
+
 # --- where whole folders are read ---------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -171,10 +172,9 @@ def _as_grey(picture: Array) -> npt.NDArray[np.uint8]:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """What a library said, without the path, which stands before it."""
-    return (
-        (getattr(error, "strerror", None) or str(error)).replace(repr(str(path)), "").replace(str(path), "it").strip()
-    )
+    """What a library said, without the path, which stands before it, nor the stream that it was handed."""
+    said = getattr(error, "strerror", None) or str(error)
+    return re.sub(r" ?<_io\.[^>]*>", "", said).replace(repr(str(path)), "").replace(str(path), "it").strip()
 
 
 def _not_a_picture(path: Path, error: Exception) -> DataError:
