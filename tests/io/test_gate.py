@@ -252,7 +252,13 @@ OWN = {
         ),
         "what a run wrote, and files that it has read before",
     ),
+    **dict.fromkeys(
+        (f"offline/{name}.py" for name in ("bundle", "contest", "entries", "notebooks", "wheels")),
+        "bundles and wheels of its own, files that is_file looked at first, what the kernel says",
+    ),
     "cli/app.py": "a page in a browser",
+    "pipeline/download.py": "a member of an archive that it downloaded",
+    "sandbox/room_child.py": "places that are bound into a room, not read",
     "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
     **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
     "cli/data.py": "rules that come with the program",
