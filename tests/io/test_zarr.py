@@ -449,3 +449,15 @@ def test_an_impossible_depth_is_refused(tmp_path: Path) -> None:
     (folder / ".zarray").write_text(json.dumps(page | {"shape": [10**12, *page["shape"][1:]]}))
     with pytest.raises(DataError, match=r"1,000,000,000,000 slices; a stack has 1 to 1,000,000"):
         volumes.open_stack(folder)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_description_that_says_another_format_is_refused(seed, tmp_path):
+    from fuzz.kinds import unpack_folder, zarr_seeds
+
+    for name, content in unpack_folder(zarr_seeds()[seed]).items():
+        file = tmp_path / "volume.zarr" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.replace(b'"zarr_format": ', b'"zarr_format": 1'))
+    with pytest.raises(DataError, match="zarr_format 1"):
+        volumes.open_stack(tmp_path / "volume.zarr")

@@ -211,7 +211,14 @@ def _read_json(path: Path, absent: Any = None) -> Any:
     return page
 
 
+def _check_format(page: dict[str, Any], expected: int) -> None:
+    """A file name says which format it is; what stands in it must not say another."""
+    if page.get("zarr_format", expected) != expected:
+        raise Undecodable(f"zarr_format {page['zarr_format']!r}; expected {expected}")
+
+
 def _read_v2(folder: Path, description: Path, page: dict[str, Any]) -> ZarrArray:
+    _check_format(page, 2)
     if page.get("filters"):
         raise Undecodable(f"filter {page['filters'][0].get('id')!r} is not known")
     shape, chunk, flat = _check_shape(page["shape"], page["chunks"])
@@ -229,6 +236,7 @@ def _read_v2(folder: Path, description: Path, page: dict[str, Any]) -> ZarrArray
 
 
 def _read_v3(folder: Path, description: Path, page: dict[str, Any]) -> ZarrArray:
+    _check_format(page, 3)
     grid, keys = page["chunk_grid"], page["chunk_key_encoding"]
     if grid["name"] != "regular" or keys["name"] not in ("default", "v2"):
         raise Undecodable(f"chunks laid out as {grid['name']!r} and named as {keys['name']!r}")
