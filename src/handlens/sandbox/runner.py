@@ -8,7 +8,6 @@ import math
 import os
 import select
 import signal
-import stat
 import struct
 import subprocess
 import sys
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from handlens.errors import HandlensError
+from handlens.errors import DataError, HandlensError
+from handlens.io.gate import refuse_other
 from handlens.sandbox.frames import MAX_ANSWER, pack_arrays, pack_frame, pack_head, unpack_arrays
 from handlens.sandbox.guard import Guard
 from handlens.sandbox.process import ModelProcess
@@ -309,8 +309,10 @@ def _model_file(path: Path) -> Iterator[tuple[int, int]]:
         raise RefusedError("not a model", f"cannot be opened: {error.strerror}") from None
     try:
         found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
-            raise RefusedError("not a model", "not a file")
+        try:
+            refuse_other(path, found)
+        except DataError as error:
+            raise RefusedError("not a model", error.what) from None
         if found.st_size > MAX_MODEL_MIB * _MIB:
             raise RefusedError("too large", f"{found.st_size / _MIB:,.0f} MiB; at most {MAX_MODEL_MIB}")
         yield file, found.st_size
