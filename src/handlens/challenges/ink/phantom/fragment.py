@@ -13,7 +13,7 @@ from handlens.challenges.ink.phantom.fibres import Layer, plan_layers, weave
 from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur, ramp
 from handlens.challenges.ink.phantom.ink import FLAKED, Coat, Pen, spread
 from handlens.challenges.ink.phantom.scanner import HALO, Scanner, Volume, add_fringes
-from handlens.challenges.ink.phantom.surface import MIDDLE, THICKNESS, Lie, Sheet, find_level, lay
+from handlens.challenges.ink.phantom.surface import MIDDLE, THICKNESS, Sheet, SheetGeometry, find_level, make_sheet
 from handlens.types import Shape
 
 TILE = (256, 768)
@@ -67,8 +67,8 @@ class Fragment:
         return self.slices / 24
 
     @property
-    def lie(self) -> Lie:
-        return Lie(self.shape, self.unit, float(np.clip(self.pen / 50, 0.35, 1)), self.difficulty)
+    def geometry(self) -> SheetGeometry:
+        return SheetGeometry(self.shape, self.unit, float(np.clip(self.pen / 50, 0.35, 1)), self.difficulty)
 
     def bands(self) -> Iterator[tuple[Tile, ...]]:
         """Tiles from the top down; those of a band lie beside each other."""
@@ -77,7 +77,7 @@ class Fragment:
 
     def level(self, top: int, bottom: int) -> Map:
         """The true height of the written surface in rows of the picture, in slices; without strips and fibres."""
-        return find_level(Plane(self.seed), self.lie, PlaneWindow(top, 0, bottom - top, self.shape[1]))
+        return find_level(Plane(self.seed), self.geometry, PlaneWindow(top, 0, bottom - top, self.shape[1]))
 
     def tile(self, top: int, left: int) -> Tile:
         """The tile that begins at this pixel."""
@@ -99,7 +99,7 @@ class Fragment:
 
     def _fill(self, plane: Plane, window: PlaneWindow) -> tuple[Volume, Mask, Map]:
         """Matter in a window, the label there, and how bright the surface is."""
-        sheet = lay(plane, self.lie, window)
+        sheet = make_sheet(plane, self.geometry, window)
         label = cut_out(self.written, window) & (sheet.peeled < 0.5)
         pen = Pen(
             thickness=1.4 * self.unit,
@@ -126,7 +126,7 @@ class Fragment:
         return tuple(
             layer
             for sheet, count in zip(("first", "second"), self._counts(), strict=True)
-            for layer in plan_layers(plane, sheet, count, scale=self.lie.scale)
+            for layer in plan_layers(plane, sheet, count, scale=self.geometry.scale)
         )
 
     def _counts(self) -> tuple[int, int]:
@@ -138,25 +138,25 @@ class Fragment:
 
     def _raise(self, plane: Plane, window: PlaneWindow, sheet: Sheet, coat: Coat, fibres: Map) -> tuple[Map, Map]:
         """The final height of the surface; and where something else than ink lies over the fibres."""
-        scale, unit = self.lie.scale, self.unit
+        scale, unit = self.geometry.scale, self.unit
         dirt = scatter(plane, window, pen=self.pen, scale=scale)
         filled = np.maximum(coat.fill, dirt.fill)
         fine = 0.3 * unit**0.5 * np.clip(fibres, -2.5, 2.5)
         valley = blur(fine, down=4 * scale, across=4 * scale) + 0.25 * unit**0.5
         fine = fine + 0.85 * filled * np.maximum(valley - fine, 0)
-        height = fine + coat.height + unit * self.lie.steepness * dirt.height
+        height = fine + coat.height + unit * self.geometry.steepness * dirt.height
         return np.asarray(sheet.level + sheet.relief + height, np.float32), filled
 
     def _slice(self, number: int, sheet: Sheet, top: Map, weaves: Volume, filled: Map, grain: Map) -> Map:
         """Matter in one slice, between air and the densest grain."""
         depth = sheet.level - number
-        parted = np.clip(depth - sheet.parting, 0, sheet.gap)
-        gap = ramp(depth - sheet.parting) * ramp(sheet.parting + sheet.gap - depth) * (sheet.gap > 0.3)
+        separation = np.clip(depth - sheet.delamination, 0, sheet.gap)
+        gap = ramp(depth - sheet.delamination) * ramp(sheet.delamination + sheet.gap - depth) * (sheet.gap > 0.3)
         under = sheet.second - number
         upper = ramp(top - number) * ramp(number - sheet.bottom) * (1 - gap) * sheet.presence
         solid = np.maximum(upper, ramp(under))
         first = self._counts()[0]
-        place = np.where(under > -0.5, first + under / PITCH, np.minimum((depth - parted) / PITCH, first - 1))
+        place = np.where(under > -0.5, first + under / PITCH, np.minimum((depth - separation) / PITCH, first - 1))
         texture = _between(weaves, place)
         coated = filled * np.clip(1 - (top - number) / np.float32(2.6 * self.unit), 0, 1)
         texture += coated * (0.8 * grain - 0.75 * texture)

@@ -14,7 +14,7 @@ from handlens.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Lie:
+class SheetGeometry:
     """What sets a sheet's shape: the picture's size, `unit` slices a 24th of the stack, `scale` of things in the plane.
 
     `damage` is 1 for an ordinary fragment.
@@ -35,15 +35,15 @@ class Lie:
 class Sheet:
     """The sheet in a window. `level` is the surface without relief, from which depth in the papyrus is counted.
 
-    `relief` is added to it; `peeled` is 1 where the upper strips are gone. The sheet is parted by a `gap` at the depth
-    `parting`; `second` is the top of the sheet under it. `presence` is 0 in cracks and holes.
+    `relief` is added to it; `peeled` is 1 where the upper strips are gone. At the depth `delamination` the sheet has
+    a `gap`; `second` is the top of the sheet under it. `presence` is 0 in cracks and holes.
     """
 
     level: Map
     relief: Map
     peeled: Map
     bottom: Map
-    parting: Map
+    delamination: Map
     gap: Map
     second: Map
     presence: Map
@@ -56,49 +56,49 @@ THICKNESS = 8.0
 """Of a sheet, in 24ths of the stack."""
 
 
-def find_level(plane: Plane, lie: Lie, window: PlaneWindow) -> Map:
+def find_level(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Map:
     """The height of the written surface, smooth: it drifts by more than ink is thick."""
-    height, width = lie.shape
+    height, width = geometry.shape
     slow = plane.smooth("drift", window, down=min(height / 3, 1500), across=min(width / 3, 1500))
-    waves = plane.smooth("waves", window, down=170 * lie.scale, across=230 * lie.scale)
-    ripples = plane.smooth("ripples", window, down=50 * lie.scale, across=60 * lie.scale)
-    drift = 2.0 * slow + lie.steepness * (1.3 * waves + 0.5 * ripples)
-    return np.asarray(lie.unit * (MIDDLE + 5.5 * np.tanh(drift / 5.5)), np.float32)
+    waves = plane.smooth("waves", window, down=170 * geometry.scale, across=230 * geometry.scale)
+    ripples = plane.smooth("ripples", window, down=50 * geometry.scale, across=60 * geometry.scale)
+    drift = 2.0 * slow + geometry.steepness * (1.3 * waves + 0.5 * ripples)
+    return np.asarray(geometry.unit * (MIDDLE + 5.5 * np.tanh(drift / 5.5)), np.float32)
 
 
-def lay(plane: Plane, lie: Lie, window: PlaneWindow) -> Sheet:
-    """The sheet as it lies, without ink."""
-    level = find_level(plane, lie, window)
-    relief, peeled = _break_strips(plane, lie, window)
-    uneven = plane.smooth("thickness", window, down=60 * lie.scale, across=60 * lie.scale)
-    bottom = level - lie.unit * THICKNESS * np.clip(1 + 0.15 * uneven, 0.6, 1.5)
-    apart = plane.smooth("apart", window, down=70 * lie.scale, across=90 * lie.scale)
-    parted = plane.smooth("parted", window, down=22 * lie.scale, across=50 * lie.scale)
-    gap = lie.unit * 2.2 * np.clip(parted - 1.6 + 0.3 * lie.damage, 0, 1)
+def make_sheet(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Sheet:
+    """The sheet without ink."""
+    level = find_level(plane, geometry, window)
+    relief, peeled = _break_strips(plane, geometry, window)
+    uneven = plane.smooth("thickness", window, down=60 * geometry.scale, across=60 * geometry.scale)
+    bottom = level - geometry.unit * THICKNESS * np.clip(1 + 0.15 * uneven, 0.6, 1.5)
+    apart = plane.smooth("apart", window, down=70 * geometry.scale, across=90 * geometry.scale)
+    loosened = plane.smooth("parted", window, down=22 * geometry.scale, across=50 * geometry.scale)
+    gap = geometry.unit * 2.2 * np.clip(loosened - 1.6 + 0.3 * geometry.damage, 0, 1)
     return Sheet(
         level=level,
         relief=relief,
         peeled=peeled,
         bottom=np.asarray(bottom, np.float32),
-        parting=np.asarray((level - bottom) * (0.5 + 0.06 * uneven), np.float32),
+        delamination=np.asarray((level - bottom) * (0.5 + 0.06 * uneven), np.float32),
         gap=np.asarray(gap, np.float32),
-        second=np.asarray(bottom - lie.unit * np.clip(1 + 2.2 * apart, 0, 6), np.float32),
-        presence=_pierce(plane, lie, window),
+        second=np.asarray(bottom - geometry.unit * np.clip(1 + 2.2 * apart, 0, 6), np.float32),
+        presence=_pierce(plane, geometry, window),
     )
 
 
-def _break_strips(plane: Plane, lie: Lie, window: PlaneWindow) -> tuple[Map, Map]:
+def _break_strips(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> tuple[Map, Map]:
     """Relief, and where the upper strips are gone: strips of either layer stand at their own height and break off."""
-    upper = _strips(plane, "upper strips", window, breadth=34 * lie.scale, length=55 * lie.scale)
-    lower = _strips(plane, "lower strips", window.turned(), breadth=40 * lie.scale, length=60 * lie.scale).T
-    ragged = plane.smooth("ragged", window, down=14 * lie.scale, across=17 * lie.scale)
-    rough = plane.smooth("rough", window, down=32 * lie.scale, across=32 * lie.scale)
-    gone = np.asarray(upper + 0.5 * ragged > 1.9 - 0.35 * lie.damage, np.float32)
+    upper = _strips(plane, "upper strips", window, breadth=34 * geometry.scale, length=55 * geometry.scale)
+    lower = _strips(plane, "lower strips", window.turned(), breadth=40 * geometry.scale, length=60 * geometry.scale).T
+    ragged = plane.smooth("ragged", window, down=14 * geometry.scale, across=17 * geometry.scale)
+    rough = plane.smooth("rough", window, down=32 * geometry.scale, across=32 * geometry.scale)
+    gone = np.asarray(upper + 0.5 * ragged > 1.9 - 0.35 * geometry.damage, np.float32)
     deep = gone * (lower + 0.5 * ragged > 0.3)
     stands = np.tanh(1.5 * upper + 0.6 * ragged) + 0.9 * np.tanh(1.5 * lower - 0.6 * ragged)
     relief = 1.8 * stands + 1.9 * rough - 3 * gone - 4.5 * deep
-    edge = max(1.0, 2.2 * lie.scale)
-    height = lie.unit * lie.steepness * blur(relief, down=edge, across=edge)
+    edge = max(1.0, 2.2 * geometry.scale)
+    height = geometry.unit * geometry.steepness * blur(relief, down=edge, across=edge)
     return np.asarray(height, np.float32), blur(gone, down=1, across=1)
 
 
@@ -112,13 +112,13 @@ def _strips(plane: Plane, name: str, window: PlaneWindow, *, breadth: float, len
     return np.asarray(along[strip - first, columns], np.float32)
 
 
-def _pierce(plane: Plane, lie: Lie, window: PlaneWindow) -> Map:
+def _pierce(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Map:
     """1 where there is papyrus: without holes, winding cracks, and cracks along the strands of the upper layer."""
-    scale = lie.scale
+    scale = geometry.scale
     winding = np.abs(plane.smooth("winding", window, down=60 * scale, across=60 * scale)) < 0.022 / scale**0.5
-    broken = plane.smooth("broken", window, down=14 * scale, across=14 * scale) > 0.9 - 0.3 * lie.damage
+    broken = plane.smooth("broken", window, down=14 * scale, across=14 * scale) > 0.9 - 0.3 * geometry.damage
     straight = np.abs(plane.smooth("straight", window, down=14 * scale, across=180 * scale)) < 0.05
-    some = plane.smooth("some", window, down=6 * scale, across=25 * scale) > 1.5 - 0.3 * lie.damage
-    holes = plane.smooth("holes", window, down=8 * scale, across=8 * scale) > 3.0 - 0.3 * lie.damage
+    some = plane.smooth("some", window, down=6 * scale, across=25 * scale) > 1.5 - 0.3 * geometry.damage
+    holes = plane.smooth("holes", window, down=8 * scale, across=8 * scale) > 3.0 - 0.3 * geometry.damage
     absent = (winding & broken) | (straight & some) | holes
     return 1 - blur(absent, down=0.6, across=0.6)
