@@ -11,7 +11,7 @@ from PIL import Image
 
 import handlens
 from handlens import pipeline, registry
-from handlens.challenges.ink.window import open_fragment
+from handlens.challenges.ink.layout import open_fragment
 from handlens.errors import DataError, HandlensError, ModelError, Problem
 from handlens.io.images import read_image, read_rgb
 from handlens.types import Score

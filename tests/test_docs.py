@@ -177,7 +177,7 @@ def test_every_command_and_option_is_documented():
     trained = [name for name in registry.BUILT_IN if registry.challenge(name).train]
     judged = [name for name in registry.BUILT_IN if registry.challenge(name).judge]
     masks = [name for name in registry.BUILT_IN if registry.challenge(name).masks]
-    assert len(list(commands())) == 17 + 6 * len(registry.BUILT_IN) + len(trained) + len(judged) + 2 * len(masks)
+    assert len(list(commands())) == 19 + 7 * len(registry.BUILT_IN) + len(trained) + len(judged) + 2 * len(masks)
     assert not list(undocumented(page))
     assert list(undocumented(page.replace("--average", "--mean"))) == ["score ink --average"]
     assert "solve ink" in list(undocumented(page.replace("# handlens solve ink", "# handlens read ink")))

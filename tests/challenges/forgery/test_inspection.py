@@ -476,7 +476,7 @@ def test_every_figure_and_page_of_a_folder_is_looked_at(report):
     assert [len(record.get("groups", ())) for record in records] == [2, 2, 0, 0, 0, 0]
     assert records[-1]["error"].startswith("not a readable image")
     summary = (out / "index.html").read_text()
-    shown = ["c.tif#2", "c.tif#1", "sub/b.png", "a.png", "paper.pdf#1", "paper.pdf#2", "broken.jpg"]  # papers together
+    shown = ["c.tif#2", "c.tif#1", "sub/b.png", "a.png", "paper.pdf#1.1", "broken.jpg"]  # papers together
     places = [summary.index(f">{name}<") for name in shown]
     assert places == sorted(places)
     assert [title in summary for title in ("<h2>c.tif</h2>", "<h2>paper.pdf</h2>")] == [True, True]

@@ -81,9 +81,11 @@ def test_a_model_solves(folder, model, tmp_path):
     )
     assert done.exit_code == 0, done.exception
     assert "2 cases, valid" in done.stdout
-    pictures = {f"{case.id}.{kind}.png" for case in data.read_cases(folder, "test") for kind in ("mask", "overlay")}
+    kinds = ("mask.png", "overlay.png", "contours.geojson")
+    made = {f"{case.id}.{kind}" for case in data.read_cases(folder, "test") for kind in kinds}
+    report = {"report.html", "report.json", "report_data"}
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"probability", "run.json", "score.json", "submission.csv"} | pictures
+    assert names == {"probability", "run.json", "score.json", "submission.csv"} | made | report
     truth = data.read_cases(folder, "test")
     for case in truth:
         levels = tifffile.imread(tmp_path / "out" / "probability" / f"{case.id}.tif")

@@ -198,7 +198,7 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     """
     ink, data = registry.challenge("ink"), tmp_path / "data"
     pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
-    fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
+    fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2, few_share=0))
     caught = CaughtFiles(
         make_task(list_sources(data, ()), fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files"
     )

@@ -67,7 +67,7 @@ class FigureBatch:
 
     def examples(self, progress: Progress) -> list[Example]:
         """All figures with their matches; those of another folder are in other groups, whatever their names."""
-        words = [version("handlens"), repr(Detector()), str(self.seconds), *EVIDENCE]
+        words = [version("handlens"), repr(Detector()), str(self.seconds), str(self.number), *EVIDENCE]
         key = fingerprint_of(words, self.folder, without=self.run, times=False)  # `more` is no part of the run's own
         journal = Journal(self.run / UNFINISHED / f"matches-{key[:16]}.jsonl")
         try:
