@@ -53,7 +53,7 @@ class LesionsPredictor:
     taxonomy: Taxonomy
     facts: Mapping[str, Any] = field(default_factory=dict)
     model: Model | None = None
-    domain: LesionsDomain | None = None
+    domain: LesionsDomain | None = field(default=None, repr=False)
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
