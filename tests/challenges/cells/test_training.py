@@ -122,7 +122,7 @@ def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
         assert np.array_equal(answer.starts, caught.answers[case.id].starts)
         assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
     shipped = load(Context(CellsSettings(), model=run))
-    assert shipped.decision.plain() == plan.results["decision"]
+    assert shipped.decision == CellsDecision.parse(plan.results["decision"])
     assert (shipped.turns, shipped.model.trained_on) == (turns, {digest(case) for case in cases})
     assert (run / TRAINED_ON).is_file()
 
@@ -166,9 +166,11 @@ def test_slides_of_another_folder_are_learned_from_and_say_how_others_are_decide
     assert task.ids == ("0", "1", "2", "3", *(f"other/slide-0{number}" for number in range(4)))
     assert task.weights == pytest.approx([1.0] * 4 + [0.5] * 4)
     assert [source["cases"] for source in task.sources] == [4, 4]
-    own = task.make_item.__self__
-    predictions = probabilities(own.pairs)
-    faint = {index: each if index < 4 else each * np.float32(0.2) for index, each in predictions.items()}
+    sure = probabilities(task.make_item.__self__.pairs)
+    faint = {
+        index: (np.float32(0.3) + np.float32(0.6) * each) * np.float32(1.0 if index < 4 else 0.2)
+        for index, each in sure.items()
+    }
     decision = task.decide(range(8), faint)
     assert decision.sizes == ((128, 128),)
     assert decision.slide is not None
