@@ -99,7 +99,7 @@ class CaughtFiles:
         return answer
 
     def _catch_answers(self, answers):
-        self.answers |= answers
+        self.answers = answers | self.answers  # the first: later ones are of the sweep over thresholds
         return self.task.score(answers)
 
 

@@ -198,7 +198,7 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     """
     ink, data = registry.challenge("ink"), tmp_path / "data"
     pipeline.sample(ink, data, seed=7, cases=2, size=420, settings=InkSettings(slices=30, width=350))
-    fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2, few_share=0))
+    fields = SMALL.replace(turns=4, width=0.25, augmentation=InkAugmentation(shift=2))
     caught = CaughtFiles(
         make_task(list_sources(data, ()), fields, SETTINGS, tmp_path / "windows", 2), tmp_path / "files"
     )
@@ -206,7 +206,7 @@ def test_what_is_fitted_is_what_ships(tmp_path):
     engine.train(caught.make_task, schedule, InkSettings(folds=2), tmp_path / "run", no_progress)
     plan, cases = read_plan(tmp_path / "run"), caught.task.cases
     assert set(caught.answers) == {case.id for case in cases}
-    assert sum(answer.area for answer in caught.answers.values()) > 0
+    assert all(answer.area > 0 for answer in caught.answers.values())
     assert len({file.read_bytes() for file in caught.file_of.values()}) == len(cases) == 2
     for index, case in enumerate(cases):
         predictor = load(Context(SETTINGS, model=caught.write_model(index, plan, tmp_path / f"model{index}")))
