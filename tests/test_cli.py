@@ -272,7 +272,10 @@ def test_too_little_memory_is_said(cells, tmp_path):
     code = "from unittest import mock\nfrom handlens import cli, pipeline\nwith mock.patch.object(pipeline, 'solve', side_effect=MemoryError): cli.main()"
     command = [sys.executable, "-c", code, "solve", "cells", str(cells), "-o", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "handlens: not enough memory for this: use fewer workers, a smaller input, or a larger machine\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "handlens: not enough memory for this: use fewer workers, a smaller input, or a larger machine\n",
+    )
 
 
 # --- json for programs ------------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """Every Reading of the lesions rules, by its number."""
 
+from random import Random
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from handlens.challenges.lesions.options import LesionsSettings
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import HandlensError
 from handlens.io.images import write_png
-from handlens.sandbox.runner import Slot
+from handlens.sandbox.runner import Answer, Slot
 from handlens.sandbox.verdicts import RefusedError
 from handlens.settings import fields_of
 from handlens.types import Case, Truth
@@ -228,42 +231,48 @@ def test_reading_16_both_inputs_are_used_and_answers_are_probabilities():
             contract.check_answer([np.array([row])], ["a"], ten)
         assert caught.value.verdict == verdict
     with pytest.raises(RefusedError, match="no answer changes with the image"):
-        judge._check_both_inputs(_Fake(uses_image=False), _questions())
+        judge._check_both_inputs(*examined(uses_image=False))
     with pytest.raises(RefusedError, match="no answer changes with the demographics"):
-        judge._check_both_inputs(_Fake(uses_people=False), _questions())
-    judge._check_both_inputs(_Fake(), _questions())
+        judge._check_both_inputs(*examined(uses_people=False))
+    assert judge._check_both_inputs(*examined()) == []
 
 
-class _Fake:
-    """A model without a process: two classes, from the mean of the inputs that it uses."""
-
-    def __init__(self, uses_image=True, uses_people=True):
-        self.uses = uses_image, uses_people
-
-    def ask(self, question):
-        image, people = self.uses
-        value = 0.1 * image * question.image.mean() + 0.001 * people * question.demographics.mean()
-        return np.array([[value, 1 - value]]), None
-
-
-def _questions():
-    rng = np.random.default_rng(0)
-    return [judge._Question("a", rng.random((3, 8, 8), np.float32), np.array([40, 1, 5], np.float32)) for _ in range(2)]
+def examined(uses_image=True, uses_people=True):
+    """What a model without a process answered: one class, from the inputs that it uses."""
+    scored = judge._Question(0, (40.0, 1.0, 5.0))
+    probes = [
+        judge._Probe("demographics", scored, scored._replace(person=(20.0, 0.0, 3.0))),
+        judge._Probe("image", scored, scored._replace(case=1)),
+    ]
+    examination = judge._Examination(None, (), TAXONOMIES["ten"], 1.0)
+    for question in (scored, *(probe.changed for probe in probes)):
+        value = 0.1 * uses_image * question.case + 0.001 * uses_people * sum(question.person)
+        examination.answers[question] = np.array([value, 1 - value])
+    return examination, probes
 
 
-def test_reading_17_time_is_the_median_of_single_photographs():
-    class Timed(_Fake):
-        asked = 0
+def test_reading_17_time_is_the_median_of_scored_photographs_alone(tmp_path):
+    """Questions with an exchanged input are slow here, and the first ones of the trial: neither counts."""
 
-        def ask(self, question):
-            Timed.asked += 1
-            warm = Timed.asked > judge.WARM_UP
-            seconds = 0.03 if Timed.asked == judge.WARM_UP + 1 else 0.02 if warm else 5.0
-            return super().ask(question)[0], judge.Answer((), seconds, seconds)
+    class Timed:
+        takes, gives, size = [], [], 2**20
 
-    questions = _questions()
-    times, notes = judge._measure(Timed(), questions, [_Fake().ask(question)[0] for question in questions])
-    assert (len(times), max(times), np.median(times), notes) == (judge.TIMINGS, 0.03, 0.02, [])
+        def restart(self):
+            pass
+
+        def ask(self, images, people):
+            natural = len(people) == 1 and tuple(people[0]) == (40.0, 1.0, 5.0) and images.max() <= 0.5
+            value = 0.3 + 0.1 * images.mean() + 0.001 * people.mean(axis=1, keepdims=True)
+            row = np.hstack([value, 1 - value, np.zeros((len(people), 8))]).astype(np.float32)
+            return Answer((row,), 0.02 if natural else 5.0)
+
+    write_png(tmp_path / "a.png", np.full((8, 8, 3), 100, np.uint8))
+    details = {"age": "40", "gender": "m", "location": "5"}
+    case = Case("a", tmp_path / "a.png", details=data.read_demographics(details))
+    with mock.patch.object(judge, "check_slots"):
+        run = judge._run(Timed(), [case], options.LesionsSettings(), Random(0), lambda _done: None)
+    assert len(run.times) >= judge.LEAST_TIMINGS
+    assert set(run.times) == {0.02}
 
 
 probabilities = st.lists(st.floats(0, 1), min_size=10, max_size=10).filter(lambda row: sum(row) > 0.01)
