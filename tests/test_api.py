@@ -268,7 +268,7 @@ def test_inspect_takes_one_figure_or_many(solved, tmp_path):
 
 
 def test_options_are_checked(tmp_path):
-    with pytest.raises(HandlensError, match="cells: turns is 3; expected one of 1, 8"):
+    with pytest.raises(HandlensError, match="cells: turns is 3; expected one of 1, 2, 4, 8"):
         handlens.load("cells", turns=3)
     with pytest.raises(HandlensError, match="cells: there is no field nope"):
         handlens.sample("cells", tmp_path / "x", nope=1)
