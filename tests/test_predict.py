@@ -50,7 +50,7 @@ def test_a_run_of_any_challenge_is_used(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pipeline, "solve", solve)
     write_manifest(tmp_path, {"command": "train", "challenge": "forgery"}, "key", finished=True)
-    assert run("predict", tmp_path, data, "-o", tmp_path / "out", "--seconds", 7).exit_code == 0
+    assert run("predict", tmp_path, data, "-o", tmp_path / "out", "--seconds", 7, "--no-report").exit_code == 0
     assert (asked["challenge"], asked["model"], asked["settings"].seconds) == ("forgery", tmp_path, 7)
 
 

@@ -20,7 +20,7 @@ def draw_weights(codes: Codes, pooled: Pool[Any], power: float) -> tuple[float, 
     `power` is that of the inverse class frequency.
     """
     source_of = np.array(pooled.source_of)
-    own = _within_sources(codes, source_of, power)
+    own = within_sources(codes, source_of, power)
     drawn = np.array(pooled.draws(own.tolist()))
     first = source_of == 0
     count = int(codes.max()) + 1
@@ -32,7 +32,7 @@ def draw_weights(codes: Codes, pooled: Pool[Any], power: float) -> tuple[float, 
     return tuple((drawn * factor[codes]).tolist())
 
 
-def _within_sources(codes: Codes, source_of: npt.NDArray[Any], power: float) -> Floats:
+def within_sources(codes: Codes, source_of: npt.NDArray[Any], power: float) -> Floats:
     """How often each example is drawn, compared with one of the commonest class of its source."""
     often = np.ones(len(codes))
     for source in np.unique(source_of):

@@ -30,7 +30,7 @@ from handlens.challenges.lesions.finishing import CARD, card_lines, sample_pictu
 from handlens.challenges.lesions.logistic import fit_head
 from handlens.challenges.lesions.options import PRESETS, SCHEDULE, LesionsSettings, LesionsTraining
 from handlens.challenges.lesions.predictor import LesionsPredictor, open_classifier
-from handlens.challenges.lesions.sampling import draw_weights
+from handlens.challenges.lesions.sampling import draw_weights, within_sources
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.start import Start
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
@@ -295,13 +295,14 @@ class Lesions:
             network.set_head(*self.fit(members))
 
     def fit(self, members: Sequence[int]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Weights and bias of that regression."""
+        """Weights and bias of that regression; how rare a class is counts among the members alone."""
         chosen = list(members)
+        codes, sources = self.codes[chosen], np.array(self.pooled.source_of)[chosen]
         return fit_head(
             self.described()[chosen],
-            self.codes[chosen],
+            codes,
             count=len(self.taxonomy.classes),
-            importance=np.array(self.draws)[chosen],
+            importance=within_sources(codes, sources, self.fields.sampling_power),
             penalty=self.fields.l2,
             start=self.start.head() if self.start else None,
         )
