@@ -145,7 +145,8 @@ def start(cells, out, stage):
         "registry.challenge = lambda name: cells\n"
         "cli.main()\n"
     )
-    command = [sys.executable, "-c", code, "solve", "cells", str(cells), "-o", str(out), "--workers", "2", str(stage)]
+    command = [sys.executable, "-c", code, "solve", "cells", str(cells), "-o", str(out), "--workers", "2"]
+    command += ["--no-report", str(stage)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 

@@ -42,7 +42,7 @@ def test_fields_are_changed_by_name():
         ({"weight_decay": "inf"}, "weight_decay is 'inf'; expected a number"),
         ({"memory_format": "rows"}, "memory_format is 'rows'; expected one of auto, channels_last, contiguous"),
         ({"batch": "0"}, "batch is '0'; expected a whole number from 1 to"),
-        ({"turns": "3"}, "turns is '3'; expected one of 1, 8"),
+        ({"turns": "3"}, "turns is '3'; expected one of 1, 2, 4, 8"),
         ({"augmentation.stain_jitter": "9"}, r"augmentation\.stain_jitter is '9'; expected a number from 0 to 5"),
         ({"min_scale": "2"}, "scale from 2.0 to 1.25; expected min_scale first"),
         (
@@ -82,7 +82,7 @@ def test_other_settings_are_refused_in_a_run_that_was_begun(slides, tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         pipeline.train(TINY, slides, run, settings=two, progress=stop)
-    assert pipeline.read_training(run) == ("cells", slides.resolve(), two.plain())
+    assert pipeline.read_training(run) == ("cells", slides.resolve(), {**two.plain(), "more": []})
     for other in (CELLS.settings(folds=2, set={"learning_rate": "0.5"}), CELLS.settings(folds=3)):
         with pytest.raises(DataError, match="was begun by another run"):
             pipeline.train(TINY, slides, run, settings=other)

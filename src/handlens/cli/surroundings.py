@@ -12,8 +12,8 @@ _LACK = ("cannot allocate memory", "failed to map", "can't start new thread", "b
 """How libraries say that memory ran out, where they do not raise MemoryError."""
 
 
-ENOUGH_MEMORY = 1 << 30
-"""Address space in bytes: with 350 MiB, OpenBLAS died by a signal when it was loaded."""
+LEAST_MEMORY = 1 << 30
+"""Address space in bytes: with 350 MiB OpenBLAS dies by a signal when it is loaded, with 500 a thread pool hangs."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -28,7 +28,7 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _terminate)
-    _mention_limit()
+    _refuse_little_memory()
 
 
 def exit_status(error: BaseException) -> int:
@@ -65,16 +65,17 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115
 
 
-def _mention_limit() -> None:
-    """Say where memory is limited to so little that a library may die without a word."""
+def _refuse_little_memory() -> None:
+    """Libraries die or hang, without a word, where the address space is limited to little."""
     try:
         import resource
     except ImportError:  # not on Windows
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < ENOUGH_MEMORY:
-        what = f"memory is limited to {limit >> 20:,} MiB (ulimit -v), most commands need {ENOUGH_MEMORY >> 20:,}"
-        print(f"note: {what}: a library may end the program without a word", file=sys.stderr)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_MEMORY:
+        found, needed = f"{limit >> 20:,} MiB (ulimit -v)", f"{LEAST_MEMORY >> 20:,} MiB"
+        print(f"handlens: memory is limited to {found}; expected at least {needed}: raise the limit", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def _terminate(_number: int, _frame: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.io.gate import is_there, open_file, read_text
+from handlens.io.gate import MAX_TEXT_BYTES, is_there, open_file, read_bytes
 from handlens.runstore.plan import PLAN, Plan, read_plan
 from handlens.settings import SettingsT
 from handlens.types import Case
@@ -43,8 +43,8 @@ class Model:
     def trained_on(self) -> frozenset[str]:
         """Digests of the training cases; empty where they are not recorded."""
         try:
-            return frozenset(read_text(self.folder / TRAINED_ON).split())
-        except DataError:
+            return frozenset(read_bytes(self.folder / TRAINED_ON, most=MAX_TEXT_BYTES).decode("ascii").split())
+        except (DataError, UnicodeDecodeError):
             return frozenset()
 
     def decision(self, kind: type[SettingsT]) -> SettingsT:
