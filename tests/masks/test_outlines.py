@@ -1,11 +1,16 @@
 """Outlines along the edges of pixels: filled again they give the mask, whatever its shape."""
 
+from unittest import mock
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from handlens.masks.components import Components, number_in_order
 from handlens.masks.outlines import area, trace
+from handlens.masks.rle import Rle
 
 MASKS = arrays(bool, st.tuples(st.integers(1, 10), st.integers(1, 10)))
 
@@ -20,17 +25,38 @@ def fill(rings, shape, top=0, left=0):
     return count
 
 
-@given(MASKS, st.integers(0, 50), st.integers(0, 50))
-def test_filled_again_an_outline_is_the_mask(mask, top, left):
-    rings = trace(mask, top=top, left=left)
-    assert np.array_equal(fill(rings, mask.shape, top, left), mask.astype(int))
-    assert sum(area(ring) for ring in rings) == mask.sum()
+LABELS = arrays(np.int64, st.tuples(st.integers(1, 10), st.integers(1, 10)), elements=st.integers(0, 3))
+
+
+def objects_of(labels):
+    """Objects from a label image."""
+    padded = np.pad(labels, ((0, 0), (1, 1)))
+    rows, columns = np.nonzero(padded[:, 1:] != padded[:, :-1])
+    values = padded[rows, columns + 1]
+    begins = np.flatnonzero(values)
+    starts = rows[begins] * labels.shape[1] + columns[begins]
+    runs = Rle(starts, columns[begins + 1] - columns[begins])
+    return Components(runs, *number_in_order(values[begins]), labels.shape)
+
+
+def trace_mask(mask):
+    return next(iter(trace(objects_of(mask.astype(int)))), [])
+
+
+@given(LABELS, st.sampled_from([1, 3, 1000]))
+def test_filled_again_outlines_are_the_objects(labels, at_once):
+    with mock.patch("handlens.masks.outlines.RUNS_AT_ONCE", at_once):
+        found = list(trace(objects_of(labels)))
+    numbers = list(dict.fromkeys(labels[labels > 0].tolist()))
+    for number, rings in zip(numbers, found, strict=True):
+        assert np.array_equal(fill(rings, labels.shape), (labels == number).astype(int))
+        assert sum(area(ring) for ring in rings) == (labels == number).sum()
 
 
 @given(MASKS)
 def test_rings_have_corners_only_and_no_edge_twice(mask):
     edges = set()
-    for ring in trace(mask):
+    for ring in trace_mask(mask):
         assert len(ring) >= 4
         for (x0, y0), (x1, y1), (x2, y2) in zip(ring, [*ring[1:], *ring[:1]], [*ring[2:], *ring[:2]], strict=True):
             assert (x0 == x1) != (y0 == y1)
@@ -39,8 +65,13 @@ def test_rings_have_corners_only_and_no_edge_twice(mask):
             edges.add((x0, y0, x1, y1))
 
 
+@pytest.mark.parametrize("mask", [np.eye(2, dtype=bool), ~np.eye(2, dtype=bool)])
+def test_pixels_that_touch_at_a_corner_are_in_one_ring(mask):
+    assert [area(ring) for ring in trace_mask(mask)] == [2]
+
+
 def test_a_hole_is_a_ring_of_its_own_with_a_negative_area():
     mask = np.ones((5, 5), bool)
     mask[2, 2] = False
-    outer, hole = trace(mask)
+    outer, hole = trace_mask(mask)
     assert (area(outer), area(hole)) == (25, -1)

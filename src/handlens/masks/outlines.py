@@ -1,76 +1,137 @@
-"""Outlines of masks as polygons along the edges of pixels: filled again, they give back the same pixels."""
+"""Outlines of objects as polygons along the edges of pixels: filled again, they give back the same pixels.
+
+Made from runs, without pixels, and for many objects together: a slide has tens of thousands of nuclei.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from handlens.masks.components import Components
+
 Ring = list[tuple[int, int]]
 """Corners (x, y) of a closed line, the first not repeated at the end; pixel (row 0, column 0) spans 0 to 1."""
 
-_STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # right, down, left, up; the mask lies to the right of the way
+RUNS_AT_ONCE = 200_000
+"""Runs whose corners are made together: some 50 MB of arrays."""
+
+IntArray = npt.NDArray[np.int64]
 
 
-def trace(mask: npt.NDArray[np.bool_], *, top: int = 0, left: int = 0) -> list[Ring]:
-    """The rings of a mask: outer ones clockwise as seen, holes anticlockwise; pixels that touch at a corner are joined.
+def trace(objects: Components) -> Iterator[list[Ring]]:
+    """The rings of every object, in the order of their numbers: outer ones clockwise as seen, holes anticlockwise.
 
-    `top` and `left` are where the mask's first pixel lies.
+    Where two pixels of an object touch at a corner, its ring goes through between them, so that they are joined.
 
-    >>> trace(np.array([[True, True], [True, False]]))
-    [[(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]]
-    >>> trace(np.zeros((2, 2), bool))
-    []
+    >>> from handlens.masks.components import label_components
+    >>> from handlens.masks.rle import encode
+    >>> list(trace(label_components(encode(np.array([[True, True], [True, False]]), order="rows"), (2, 2))))
+    [[[(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]]]
     """
-    framed = np.pad(mask, 1)
-    inside = framed[1:-1, 1:-1]
-    width = mask.shape[1] + 1
-    ways = np.zeros((mask.shape[0] + 1, width), np.uint8)  # a bit for each direction in which a corner is left
-    ways[:-1, :-1] |= (inside & ~framed[:-2, 1:-1]).view(np.uint8)  # top edges, from their left end
-    ways[:-1, 1:] |= (inside & ~framed[1:-1, 2:]).view(np.uint8) << 1  # right edges, from their upper end
-    ways[1:, 1:] |= (inside & ~framed[2:, 1:-1]).view(np.uint8) << 2  # bottom edges, from their right end
-    ways[1:, :-1] |= (inside & ~framed[1:-1, :-2]).view(np.uint8) << 3  # left edges, from their lower end
-    starts = np.flatnonzero(ways).tolist()
-    return _walk(starts, ways.ravel().tolist(), width, top, left)
+    order = np.argsort(objects.number, kind="stable")
+    number = objects.number[order]
+    last = 0
+    while last < len(order):
+        first = last
+        last = int(number.searchsorted(number[min(first + RUNS_AT_ONCE, len(order)) - 1], "right"))
+        rows, lefts = np.divmod(objects.runs.starts[order[first:last]], objects.shape[1])
+        rights = lefts + objects.runs.lengths[order[first:last]]
+        yield from _rings(number[first:last] - number[first], rows, lefts, rights)
 
 
-def _walk(starts: list[int], ways: list[int], width: int, top: int, left: int) -> list[Ring]:
-    """Follow every edge once; `ways` is used up."""
-    strides = tuple(down * width + right for right, down in _STEPS)
-    rings = []
-    for start in starts:
-        while ways[start]:
-            vertex, before, ring = start, -1, []
-            while True:
-                here = ways[vertex]
-                if here & (here - 1):  # two pixels touch here: turning left joins them
-                    turn = (before - 1) % 4
-                    direction = turn if before >= 0 and here >> turn & 1 else here.bit_length() - 1
-                    ways[vertex] = here & ~(1 << direction)
-                else:
-                    direction = here.bit_length() - 1
-                    ways[vertex] = 0
-                if direction != before:
-                    ring.append((vertex % width + left, vertex // width + top))
-                    before = direction
-                vertex += strides[direction]
-                if vertex == start:
-                    break
-            rings.append(_closed(ring))
-    return rings
+class _Corners(NamedTuple):
+    """Corners of some objects in the order of objects, rows and columns; two at a place where two pixels touch."""
+
+    owner: IntArray
+    x: IntArray
+    y: IntArray
+    is_end: IntArray
+    """1 where a run ends, 0 where it starts."""
+    upper_row: IntArray
+    """1 where that run lies above the corner."""
 
 
-def _closed(ring: Ring) -> Ring:
-    """Without its first corner where that lies on a straight line: a walk may begin in the middle of one."""
-    (x0, y0), (x1, y1), (x2, y2) = ring[-1], ring[0], ring[1]
-    return ring[1:] if x0 == x1 == x2 or y0 == y1 == y2 else ring
+def _rings(number: IntArray, rows: IntArray, lefts: IntArray, rights: IntArray) -> Iterator[list[Ring]]:
+    """The rings of some objects, numbered from 0, from their runs."""
+    corners = _corners(number, rows, lefts, rights)
+    left = np.arange(0, len(corners.x), 2)  # on a line, an edge goes from the first to the second, third to fourth ...
+    rightwards = corners.is_end[left] == corners.upper_row[left]  # the mask is below: its start, or what is above ends
+    tails, heads = np.where(rightwards, left, left + 1), np.where(rightwards, left + 1, left)
+    edge_from = np.empty_like(corners.x)
+    edge_from[tails] = np.arange(len(tails))
+    edges, firsts = _cycles(edge_from[_vertical_partners(corners)[heads]].tolist())
+    walk = np.stack([tails[edges], heads[edges]], axis=1).ravel()
+    points = list(zip(corners.x[walk].tolist(), corners.y[walk].tolist(), strict=True))
+    rings = [points[2 * first : 2 * last] for first, last in pairwise(firsts)]
+    owners = corners.owner[walk[2 * np.array(firsts[:-1])]]
+    cuts = owners.searchsorted(np.arange(int(number[-1]) + 2)).tolist()
+    for begin, end in pairwise(cuts):
+        yield rings[begin:end]
+
+
+def _corners(number: IntArray, rows: IntArray, lefts: IntArray, rights: IntArray) -> _Corners:
+    """Both ends of a run make a mark on the lines above and below it.
+
+    Two starts or two ends at one place are a straight edge; all other marks are corners. Where an end and a start of
+    different rows meet, two pixels touch; the corner of the upper row comes first, at the end of the edge to the left.
+    """
+    count = len(number)
+    owner = np.tile(number, 4)
+    x, y = np.concatenate([lefts, rights] * 2), np.concatenate([rows, rows, rows + 1, rows + 1])
+    is_end, upper_row = np.tile(np.repeat([0, 1], count), 2), np.repeat([0, 1], 2 * count)
+    place = (owner * (int(y.max()) + 1) + y) * (int(x.max()) + 1) + x
+    order = np.argsort(place * 2 + 1 - upper_row)
+    place, kind = place[order], is_end[order]
+    same = (place[1:] == place[:-1]) & (kind[1:] == kind[:-1])
+    turning = ~(np.append(same, False) | np.append(False, same))
+    order = order[turning]
+    return _Corners(owner[order], x[order], y[order], is_end[order], upper_row[order])
+
+
+def _vertical_partners(corners: _Corners) -> IntArray:
+    """The other end of the vertical edge at every corner.
+
+    In a column, of two at one place the first belongs to the edge above. That is the start of a run, so that a ring
+    turns left where two pixels touch, which joins them.
+    """
+    owner, x, y = corners.owner, corners.x, corners.y
+    order = np.argsort(((owner * (int(x.max()) + 1) + x) * (int(y.max()) + 1) + y) * 2 + corners.is_end)
+    partners = np.empty_like(order)
+    partners[order[0::2]], partners[order[1::2]] = order[1::2], order[0::2]
+    return partners
+
+
+def _cycles(following: list[int]) -> tuple[list[int], list[int]]:
+    """The members of every cycle of a permutation, one after another, and where each cycle begins; at last the end.
+
+    >>> _cycles([2, 1, 0])
+    ([0, 2, 1], [0, 2, 3])
+    """
+    seen = bytearray(len(following))
+    members: list[int] = []
+    firsts = [0]
+    for start in range(len(following)):
+        if seen[start]:
+            continue
+        here = start
+        while not seen[here]:
+            seen[here] = 1
+            members.append(here)
+            here = following[here]
+        firsts.append(len(members))
+    return members, firsts
 
 
 def area(ring: Ring) -> float:
-    """Twice-signed area halved: positive for outer rings, negative for holes.
+    """Pixels inside: positive for outer rings, negative for holes.
 
     >>> area([(0, 0), (2, 0), (2, 1), (0, 1)])
     2.0
     """
-    points = np.array([*ring, ring[0]], np.float64)
-    x, y = points[:, 0], points[:, 1]
-    return float((x[:-1] * y[1:] - x[1:] * y[:-1]).sum() / 2)
+    corners = zip(ring, [*ring[1:], ring[0]], strict=True)
+    return sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in corners) / 2

@@ -11,7 +11,7 @@ from PIL import Image
 
 from handlens import pipeline, registry
 from handlens.artefacts import choose, file_of
-from handlens.challenges.cells.instances import masks_of, paint_labels, split_cells, write_labels
+from handlens.challenges.cells.instances import paint_labels, split_cells, write_labels
 from handlens.challenges.cells.measurements import measure
 from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import HandlensError
@@ -104,8 +104,9 @@ def test_perimeters_are_those_of_the_outlines():
     mask = np.random.default_rng(4).random((60, 47)) > 0.55  # ragged, with holes, at every border
     objects = split_cells(encode(mask, order="rows"), mask.astype(np.uint8) * 255, Watershed(smallest=5))
     edges = []
-    for _, _, each in masks_of(objects):
-        padded = np.pad(each, 1).astype(int)
+    labels = paint_labels(objects)
+    for number in range(1, objects.count + 1):
+        padded = np.pad(labels == number, 1).astype(int)
         edges.append(np.abs(np.diff(padded, axis=0)).sum() + np.abs(np.diff(padded, axis=1)).sum())
     assert objects.count > 20
     found = measure(objects, None, mpp=None).columns["perimeter_px"]

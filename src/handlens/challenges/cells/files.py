@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from handlens.artefacts import file_of
-from handlens.challenges.cells.instances import is_large, label_bands, masks_of, split_cells, write_labels
+from handlens.challenges.cells.instances import is_large, label_bands, split_cells, write_labels
 from handlens.challenges.cells.measurements import Measurements, measure
 from handlens.io.files import replacing
 from handlens.io.png import write_bands
@@ -58,8 +58,7 @@ class CellsFiles:
         if self.kinds & {"geojson", "table"}:
             found = measure(objects, image, mpp=self.mpp)
             if "geojson" in self.kinds:
-                outlines = (trace(mask, top=top, left=left) for top, left, mask in masks_of(objects))
-                write_geojson(file_of(out, case, "geojson"), outlines, found)
+                write_geojson(file_of(out, case, "geojson"), trace(objects), found)
             if "table" in self.kinds:
                 _write_part(file_of(out, case, PART), case, shape, found)
 
@@ -70,15 +69,15 @@ def write_geojson(path: Path, outlines: Iterable[Sequence[Ring]], found: Measure
     Each is written as it comes.
     """
     names = list(found.columns)
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        stream.write('{"type": "FeatureCollection", "features": [')
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        stream.write(b'{"type": "FeatureCollection", "features": [')
         for number, (rings, row) in enumerate(zip(outlines, found.rows(), strict=True)):
-            stream.write(",\n" if number else "\n")
-            _write_feature(stream, rings, dict(zip(names, row, strict=True)))
-        stream.write("\n]}\n")
+            stream.write(b",\n" if number else b"\n")
+            stream.write(msgspec.json.encode(_feature(rings, dict(zip(names, row, strict=True)))))
+        stream.write(b"\n]}\n")
 
 
-def _write_feature(stream: IO[str], rings: Sequence[Ring], row: dict[str, Any]) -> None:
+def _feature(rings: Sequence[Ring], row: dict[str, Any]) -> dict[str, Any]:
     number = row.pop("object")
     measurements = {name: round(value, 4) for name, value in row.items()}
     polygons = [[_closed(ring) for ring in polygon] for polygon in _polygons(rings)]
@@ -88,12 +87,13 @@ def _write_feature(stream: IO[str], rings: Sequence[Ring], row: dict[str, Any]) 
         else {"type": "MultiPolygon", "coordinates": polygons}
     )
     properties = {"objectType": "detection", "name": str(number), "classification": CLASS, "measurements": measurements}
-    feature = {"type": "Feature", "geometry": geometry, "properties": properties}
-    stream.write(json.dumps(feature, separators=(",", ":")))
+    return {"type": "Feature", "geometry": geometry, "properties": properties}
 
 
 def _polygons(rings: Sequence[Ring]) -> list[list[Ring]]:
     """Outer rings, each with the holes in it; an object has one outer ring as a rule."""
+    if len(rings) == 1:
+        return [list(rings)]
     outer = [ring for ring in rings if area(ring) > 0]
     holes = [ring for ring in rings if area(ring) <= 0]
     if len(outer) == 1:

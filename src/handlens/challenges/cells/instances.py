@@ -205,19 +205,6 @@ def _label_runs(labels: npt.NDArray[np.uint16]) -> tuple[IntArray, IntArray, Int
     return rows[starts], columns[starts], columns[starts + 1] - columns[starts], values[starts]
 
 
-def masks_of(objects: Components) -> Iterator[Piece]:
-    """Top, left and mask of every object, in the order of their numbers."""
-    rows, columns = np.divmod(objects.runs.starts, max(1, objects.shape[1]))
-    order = np.argsort(objects.number, kind="stable")
-    cuts = objects.number[order].searchsorted(np.arange(objects.count + 1)).tolist()
-    boxes = objects.boxes.tolist()
-    rows, columns, lengths = rows[order], columns[order], objects.runs.lengths[order]
-    for (top, left, bottom, right), first, last in zip(boxes, cuts[:-1], cuts[1:], strict=True):
-        mine = slice(first, last)
-        shape = (bottom - top, right - left)
-        yield top, left, _paint(shape, rows[mine] - top, columns[mine] - left, lengths[mine]).view(np.bool_)
-
-
 def label_bands(objects: Components, kind: np.dtype[Any], rows: int = BAND_ROWS) -> Iterator[npt.NDArray[Any]]:
     """The label image from the top, a strip at a time."""
     height, width = objects.shape
