@@ -168,12 +168,14 @@ def test_the_limit_of_instances_holds_for_plain_lists_too():
         rle.parse_lists(text + ";[1, 1]", pixels=None)
 
 
-def test_a_cell_of_40_mb_parses_in_well_under_a_second():
+def test_a_cell_of_40_mb_takes_little_longer_than_its_numbers():
     count = 3_600_000
     starts = np.arange(10_000_000, 10_000_000 + 3 * count, 3)
     text = " ".join(f"{start} 2" for start in starts.tolist())
     assert len(text) > 39_000_000
-    started = time.process_time()  # other programs may be busy
+    started = time.process_time()
+    np.fromstring(text, dtype=np.int64, sep=" ")  # half a second on a quiet machine
+    numbers = time.process_time()
     parsed = rle.parse_pairs(text, pixels=None)
-    assert time.process_time() - started < 0.8
+    assert time.process_time() - numbers < 4 * (numbers - started)
     assert parsed.area == 2 * count

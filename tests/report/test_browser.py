@@ -159,3 +159,8 @@ def test_a_thousand_cases(browser, tmp_path):
         assert page.locator(".card:visible").count() == 11
         page.locator(".open:visible").last.click()
         assert page.locator("#viewer-title").text_content() == "case 999: 0.9990"
+        page.keyboard.press("Escape")
+        page.get_by_label("Find").fill("")
+        page.get_by_label("Order").select_option("best")
+        names = page.locator(".card .name").all_text_contents()  # in groups, of which few are laid out
+        assert names == [f"case {number}" for number in reversed(range(1000))]

@@ -131,14 +131,14 @@ def drop_small(runs: Rle, shape: Shape, *, smallest: int) -> Rle:
     return join([pieces.chosen(pieces.areas >= smallest)])
 
 
-def fill_holes(runs: Rle, shape: Shape, *, largest: int) -> Rle:
-    """The mask with its holes filled, up to `largest` pixels each; a gap at the picture's edge is no hole."""
+def fill_holes(runs: Rle, shape: Shape, *, largest: int, at_border: bool = False) -> Rle:
+    """The mask with its holes filled, up to `largest` pixels each; gaps at the picture's border count if you say so."""
     if largest < 1 or not len(runs.starts):
         return runs
     pieces = label_components(_complement(runs, shape), shape)
     boxes = pieces.boxes
     inside = (boxes[:, :2] > 0).all(axis=1) & (boxes[:, 2:] < shape).all(axis=1)
-    holes = pieces.chosen(inside & (pieces.areas <= largest))
+    holes = pieces.chosen((inside | at_border) & (pieces.areas <= largest))
     starts, ends = np.concatenate([runs.starts, holes.starts]), np.concatenate([runs.ends, holes.ends])
     order = np.argsort(starts)
     return join([Rle(starts[order], (ends - starts)[order])])

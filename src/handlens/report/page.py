@@ -20,6 +20,9 @@ GENERATOR = "handlens report"
 
 WITH_WARNINGS = "with warnings"
 
+GROUP_SIZE = 60
+"""Cards that a browser lays out together when they come near the screen: rows of up to six are full to the last."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShownCase:
@@ -105,6 +108,7 @@ def page_of(report: Report, *, twin: str, back: str = "") -> str:
         sections=[_section(part) for part in report.sections],
         cards=cards,
         mixed=mixed,
+        group_size=GROUP_SIZE,
         tags=_tags(cards),
         twin=twin,
         back=back,

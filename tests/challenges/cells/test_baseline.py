@@ -13,6 +13,7 @@ from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.predictor import load_baseline
 from handlens.challenges.cells.sample import write_sample
 from handlens.io import images
+from handlens.io.row_reader import RowReader
 from handlens.masks import metrics, rle
 from handlens.types import Case, Context
 
@@ -106,3 +107,21 @@ def test_the_answer_is_numbered_along_rows(tmp_path: Path) -> None:
 def test_the_answer_to_a_picture_does_not_depend_on_when_it_is_asked() -> None:
     picture = noise(60, 60, 3)
     assert np.array_equal(OTSU.segment(picture), OTSU.segment(picture.copy()))
+
+
+@pytest.mark.parametrize("shape", [(203, 161), (96, 200), (47, 1)])
+def test_where_bands_end_changes_nothing(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse = np.random.default_rng(1).integers(60, 250, (shape[0] // 12 + 1, shape[1] // 12 + 1, 3), np.uint8)
+    picture = np.repeat(np.repeat(coarse, 12, axis=0), 12, axis=1)[: shape[0], : shape[1]]
+    whole = OTSU.segment(picture)
+    assert whole.any() or shape[1] == 1
+    read = []
+
+    def rows(top: int, bottom: int) -> BYTE:
+        read.append(bottom - top)
+        return picture[top:bottom]
+
+    monkeypatch.setattr("handlens.challenges.cells.baseline.BAND_PIXELS", 8 * shape[1])
+    found = OTSU.find(RowReader(shape, rows))
+    assert np.array_equal(rle.decode(found, shape, order="rows"), whole)
+    assert max(read) <= 24  # no more than a band and what lies around it

@@ -32,7 +32,7 @@ from handlens.inference.tiling import Tiling
 from handlens.inference.tiling import predict as predict_tiles
 from handlens.inference.values import as_rgb
 from handlens.io.row_reader import RowReader, opened
-from handlens.masks.rle import Rle, encode
+from handlens.masks.rle import Rle, decode
 from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
 PROBABILITY = "probability"
@@ -111,11 +111,13 @@ class OtsuPredictor:
         return _open_slide(case)
 
     def predict(self, image: Slide, work: Work = ALONE, /) -> Prediction[Rle]:
-        mask = self.otsu.segment(image.read(0, image.shape[0]))
+        cells = self.otsu.find(image)
         kept = {}
         if PROBABILITY in work.keep:
-            kept = {PROBABILITY: mask.view(np.uint8) * np.uint8(255), WATERSHED: Watershed()}
-        return Prediction(encode(mask, order=ORDER), kept)
+            probability = decode(cells, image.shape, order=ORDER).view(np.uint8)
+            probability *= 255
+            kept = {PROBABILITY: probability, WATERSHED: Watershed()}
+        return Prediction(cells, kept)
 
     def __call__(self, value: Any, /) -> CellsResult:
         return _call(self, value)

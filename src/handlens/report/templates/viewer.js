@@ -16,9 +16,20 @@
 
   // --- cards: filter and order -------------------------------------------------------------------------------------
 
+  // They come in groups, each laid out only when it is near the screen; cards that are shown fill the first groups.
   const list = find("cards");
-  const cards = list ? [...list.children] : [];
-  const shown = () => [...list.children].filter((card) => !card.hidden);
+  const groups = list ? [...list.children] : [];
+  const cards = list ? [...list.querySelectorAll(".card")] : [];
+  const size = groups.length ? groups[0].children.length : 0;
+  const shown = () => cards.filter((card) => !card.hidden);
+  const arrange = () => {
+    const all = [...shown(), ...cards.filter((card) => card.hidden)];
+    groups.forEach((group, place) => {
+      const mine = all.slice(place * size, (place + 1) * size);
+      group.hidden = mine[0].hidden;
+      group.append(...mine);
+    });
+  };
   const compare = {
     given: (a, b) => a.dataset.given - b.dataset.given,
     name: (a, b) => a.dataset.name.localeCompare(b.dataset.name, undefined, { numeric: true }),
@@ -32,10 +43,11 @@
       const named = card.dataset.name.toLowerCase().includes(words);
       card.hidden = !named || (tag !== "" && !card.dataset.tags.split("\n").includes(tag));
     }
+    arrange();
     const count = shown().length;
     find("count").textContent = count === cards.length ? "" : `${count} of ${cards.length}`;
   };
-  const sort = () => list.append(...cards.sort(compare[find("order").value]));
+  const sort = () => { cards.sort(compare[find("order").value]); arrange(); };
 
   // --- viewer: layers over each other, moved and scaled together ------------------------------------------------------
 
