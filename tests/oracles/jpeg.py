@@ -100,7 +100,7 @@ def _block(bits, steady, varying):
         if size == 0 and run != 15:
             break
         index += run + 1
-        demand(index <= 64 or (size == 0 and index <= 65), "too many numbers in a block")
+        know(index <= 64 or (size == 0 and index <= 65), "too many numbers in a block")  # libjpeg leaves them out
         bits.take(size)
 
 

@@ -45,7 +45,7 @@ def list_challenges(models: bool, as_json: bool) -> None:
 def _list_models(as_json: bool) -> None:
     from handlens import registry
 
-    pages = [page for name in registry.BUILT_IN if (page := _model_page(registry.challenge(name)))]
+    pages = [page for name in registry.BUILT_IN for page in _model_pages(registry.challenge(name))]
     if as_json:
         print_json(pages)
         return
@@ -63,17 +63,19 @@ def _print_entry(name: str, *texts: str) -> None:
     click.echo()
 
 
-def _model_page(challenge: AnyChallenge) -> dict[str, Any] | None:
-    """What is known of the model that comes with a challenge; None where there is none."""
+def _model_pages(challenge: AnyChallenge) -> list[dict[str, Any]]:
+    """What is known of the models that come with a challenge: the usual one, and those for special inputs within it."""
     from handlens.inference.model import is_model, open_model
 
     folder = challenge.rules.with_name("model")
-    if not is_model(folder):
-        return None
-    model = open_model(folder, challenge=challenge.name)
-    note = str(model.plan.schedule.get("note") or "Trained on synthetic data alone.")
-    licence = model.licence or "Apache-2.0"
-    return {"challenge": challenge.name, "licence": licence, "note": note, "folder": str(folder)}
+    pages = []
+    for place in (folder, *sorted(folder.glob("*/"))):
+        if is_model(place):
+            model = open_model(place, challenge=challenge.name)
+            note = str(model.plan.schedule.get("note") or "Trained on synthetic data alone.")
+            licence = model.licence or "Apache-2.0"
+            pages.append({"challenge": challenge.name, "licence": licence, "note": note, "folder": str(place)})
+    return pages
 
 
 def _rules(challenge: AnyChallenge) -> click.Command:

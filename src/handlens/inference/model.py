@@ -41,11 +41,9 @@ class Model:
 
     @property
     def trained_on(self) -> frozenset[str]:
-        """Digests of the training cases; empty where they are not recorded."""
-        try:
-            return frozenset(read_bytes(self.folder / TRAINED_ON, most=MAX_TEXT_BYTES).decode("ascii").split())
-        except (DataError, UnicodeDecodeError):
-            return frozenset()
+        """Digests of the training cases, of models for special inputs too; empty where they are not recorded."""
+        files = [self.folder / TRAINED_ON, *sorted(self.folder.glob(f"*/{TRAINED_ON}"))]
+        return frozenset(word for file in files for word in _read_words(file))
 
     def decision(self, kind: type[SettingsT]) -> SettingsT:
         """What training decided, as the challenge's decision; ModelError where it is missing or out of range."""
@@ -54,6 +52,13 @@ class Model:
             return kind.parse(page if isinstance(page, dict) else {})
         except HandlensError as error:
             raise ModelError(f"{self.folder / PLAN}: decision: {error}: train again") from None
+
+
+def _read_words(file: Path) -> list[str]:
+    try:
+        return read_bytes(file, most=MAX_TEXT_BYTES).decode("ascii").split()
+    except (DataError, UnicodeDecodeError):
+        return []
 
 
 def open_model(folder: Path, *, challenge: str) -> Model:

@@ -22,6 +22,9 @@ _LARGEST_EXIF = 1 << 20
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
 
+_NOT_TAKEN = ("Could not determine subsampling", "Unsupported color conversion")
+"""What TurboJPEG says of a sound file that it is not made for."""
+
 
 def refuse_truncated(path: Path, kind: str, size: int) -> int:
     """DataError where the end is missing; otherwise how a PNG asks to be turned, found on the way."""
@@ -96,12 +99,30 @@ def _skip_segments(content: bytes) -> int:
     return place
 
 
-def lacks_data(content: bytes) -> bool:
+def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
+    """DataError for what libjpeg warns of and goes on from: lost or misplaced markers, pixels that are made up.
+
+    An eighth of the size does, as all of the file is read for it. Rare layouts of colours that TurboJPEG does not take
+    are looked at in another way, which finds only a missing end.
+    """
+    import simplejpeg
+
+    try:
+        space = "cmyk" if simplejpeg.decode_jpeg_header(content)[2] in ("CMYK", "YCCK") else "gray"
+        simplejpeg.decode_jpeg(content, colorspace=space, min_factor=8)
+    except ValueError as error:
+        said = str(error).rpartition("(): ")[2].strip()
+        if not any(word in said for word in _NOT_TAKEN):
+            raise DataError(f"damaged, the decoder says: {said}: copy it again", file=path) from None
+        if _lacks_data(content):
+            raise DataError("damaged: it ends before its pixels do: copy it again", file=path) from None
+
+
+def _lacks_data(content: bytes) -> bool:
     """Whether a decoder runs out of data before the last pixel of a JPEG, though its end marker is there.
 
-    Decoders go on in silence, and no library here says so. So two kinds of rubbish are put before the end marker:
-    where all pixels are there it is never looked at, otherwise the two pictures differ. An eighth of the size does,
-    unless the fine parts come after the coarse ones.
+    So two kinds of rubbish are put before the end marker: where all pixels are there it is never looked at, otherwise
+    the two pictures differ.
     """
     end = _find_end(content)
     rubbish = (b"\x5a\xa5\x33\xcc" * 16, b"\x12\xef\x77\x08" * 16)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
 from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
-from handlens.io.damage import lacks_data, refuse_truncated, refuse_wrong_checksum
+from handlens.io.damage import refuse_corrupt_jpeg, refuse_truncated, refuse_wrong_checksum
 from handlens.io.formats import of_file, why_unread
 from handlens.io.gate import file_size, open_file
 from handlens.io.orientation import UPRIGHT, of_exif, shown_shape, turn
@@ -249,9 +249,8 @@ def _read_png(path: Path, header: Header) -> Array:
 
 def _read_jpeg(path: Path, header: Header) -> Array:
     """Pillow gives the very pixels that OpenCV does, and prints nothing."""
+    refuse_corrupt_jpeg(path, gate.read_bytes(path, most=_ANY))
     picture = _read_with_pillow(path)
-    if lacks_data(gate.read_bytes(path, most=_ANY)):
-        raise DataError("damaged: it ends before its pixels do, the rest is filled up: copy it again", file=path)
     return _turned(picture, header)
 
 

@@ -1,13 +1,15 @@
 """How the strips and tiles of a TIFF are packed: undone by the libtiff that comes with Pillow, a few at a time.
 
 Packed bytes are packed alike whatever the pixels mean. So a few strips or tiles, laid one below the other, make a
-small TIFF of grey bytes around them, which Pillow decodes in one call: LZW, deflate, PackBits, LZMA and Zstandard
-without a second copy of every codec. The rarer compressions need imagecodecs, the extra `codecs`.
+small TIFF of grey bytes around them, which Pillow decodes in one call: LZW, PackBits, LZMA and Zstandard without a
+second copy of every codec. Deflate is undone by zlib itself, which is stricter. The rarer compressions need
+imagecodecs, the extra `codecs`.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -28,11 +30,15 @@ FAX = (2, 3, 4)  # CCITT: one bit a pixel
 OLD_JPEG, JPEG = 6, 7
 GENERAL = (5, 8, 32773, 32946, 34925, 50000)  # LZW, deflate, PackBits, deflate by its first number, LZMA, Zstandard
 
+DEFLATE = (8, 32946)
+_FILLING = 1 << 20
+
 SEPARATE = 2
 """A TIFF's word for one plane after another; otherwise the samples of a pixel lie together."""
 
 _RGB, _YCBCR = 2, 6
 _SHORT, _LONG, _BYTES = 3, 4, 7  # how a TIFF calls the types of its tags
+_WHOLE = {1, _SHORT, _LONG, 16}  # numbers from 0 on, of 1, 2, 4 and 8 bytes
 _LAYOUT = {256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325}
 _MOST_TAGS = 4096
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
@@ -73,8 +79,10 @@ def refuse_unread_layout(page: tifffile.TiffPage, file: tifffile.TiffFile) -> No
     (count,) = struct.unpack(layout.tagnoformat, stream.read(layout.tagnosize))
     content = stream.read(min(count, _MOST_TAGS) * layout.tagsize)
     for place in range(0, len(content) - layout.tagsize + 1, layout.tagsize):
-        (code,) = struct.unpack_from(layout.byteorder + "H", content, place)
-        if code in _LAYOUT and (code not in page.tags or not isinstance(page.tags[code].value, int | tuple)):
+        code, kind = struct.unpack_from(layout.byteorder + "HH", content, place)
+        if code not in _LAYOUT:
+            continue
+        if code not in page.tags or kind not in _WHOLE or not isinstance(page.tags[code].value, int | tuple):
             raise ValueError(f"tag {code}, which says how the pixels lie, cannot be read")
 
 
@@ -156,12 +164,28 @@ def _unpack(page: tifffile.TiffPage, packed: Sequence[bytes], rows: Sequence[int
             if len(data) < height * width:
                 raise ValueError("a strip or tile holds too few pixels")
         return b"".join(data[: height * width] for data, height in zip(packed, rows, strict=True))
+    if page.compression in DEFLATE:
+        return b"".join(_inflate(data, height * width) for data, height in zip(packed, rows, strict=True))
     if page.compression not in FAX:
         return _decode_with_pillow(page, packed, rows, [(256, _LONG, width), (258, _SHORT, 8), (277, _SHORT, 1)])
     options = [(code, _LONG, int(page.tags[code].value)) for code in (292, 293) if code in page.tags]
     return _decode_with_pillow(
         page, packed, rows, [(256, _LONG, page.imagewidth), (258, _SHORT, 1), (277, _SHORT, 1), *options]
     )
+
+
+def _inflate(data: bytes, size: int) -> bytes:
+    """What a deflated strip or tile holds, to the end of its stream and with its checksum, which libtiff leaves out."""
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(data, size)
+        while not stream.eof and stream.unconsumed_tail:  # a last strip may be filled up to the others' height
+            stream.decompress(stream.unconsumed_tail, _FILLING)
+    except zlib.error as error:
+        raise ValueError(f"deflate: {error}") from None
+    if len(content) < size or not stream.eof:
+        raise ValueError("deflate: a strip or tile ends before its pixels do")
+    return content
 
 
 def _decode_jpeg(page: tifffile.TiffPage, packed: Sequence[bytes], rows: Sequence[int]) -> Array:

@@ -55,7 +55,7 @@ def slides(tmp_path_factory):
 
 def program(*args):
     script = "import sys\nfrom handlens.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -15,13 +15,13 @@ from torch.nn import functional
 from handlens import pipeline, registry
 from handlens.challenges.ink.dataset import cut_apart, make_item
 from handlens.challenges.ink.decision import InkDecision
-from handlens.challenges.ink.network import Deep, DepthNet, start_from
+from handlens.challenges.ink.network import Deep, DepthNet, SliceNet, start_from
 from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
-from handlens.challenges.ink.predictor import load
+from handlens.challenges.ink.predictor import as_fragment, load
 from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
 from handlens.errors import DataError, HandlensError, ModelError
-from handlens.inference.model import digest, write_trained_on
+from handlens.inference.model import digest, open_model, write_trained_on
 from handlens.io.images import write_png
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import encode
@@ -293,6 +293,30 @@ def test_few_slices_have_a_decision_of_their_own(task):
     assert decision.for_slices(24) is decision
     assert decision.for_slices(1) is decision.few
     assert InkDecision.parse(decision.plain()) == decision
+
+
+def test_a_network_for_few_slices_lies_within_another_model(folder, task, tmp_path):
+    ink, few = registry.challenge("ink"), SMALL.replace(slices="few")
+    within = make_task(list_sources(folder, ()), few, SETTINGS, tmp_path / "windows", 2)
+    network = within.make_network().eval()
+    assert isinstance(network, SliceNet)
+    export(within.graph(network), tmp_path / "flat.onnx", facts={})
+    assert within.infer(tmp_path / "flat.onnx")(0).shape == (1, 33, 28)  # a few slices only
+    changes = {"crop": "64", "batch": "2", "turns": "1", "steps": "2", "threads": "1", "below": "6", "above": "5"}
+    run = tmp_path / "run"
+    pipeline.train(ink, folder, run, settings=ink.settings(minutes=1, set=changes))
+    whole = load(Context(SETTINGS, model=run))
+    settings = ink.settings(minutes=1, set={**changes, "slices": "few"})
+    pipeline.train(ink, folder, run / "few", settings=settings)
+    both, alone = (load(Context(SETTINGS, model=place)) for place in (run, run / "few"))
+    assert (whole.few, alone.few) == (None, None)
+    array = np.random.default_rng(0).integers(60, 200, (12, 64, 96), np.uint8)
+    for slices, expected in ((12, whole), (1, alone), (7, alone)):
+        answer = both.predict(as_fragment(array[:slices]))
+        assert np.array_equal(answer.artefacts["map"], expected.predict(as_fragment(array[:slices])).artefacts["map"])
+        assert ("few slices: predicted by the network for them" in answer.warnings) is (slices < 8)
+    case = next(iter(within.cases))
+    assert digest(case) in open_model(run, challenge="ink").trained_on
 
 
 def test_a_network_starts_from_an_exported_one(task, folder, tmp_path):

@@ -1,4 +1,7 @@
-"""The network for ink: features of three layers at a time, pooled over depth, and a small U-Net at a quarter size.
+"""The networks for ink: features of the layers, and a small U-Net at a quarter size.
+
+A whole stack has features of three layers at a time, pooled over depth (`DepthNet`); a few slices are seen as the
+channels of one picture (`SliceNet`).
 
 A convolution in three directions is done as one in two, on layers laid beside their neighbours as channels: the same
 numbers, and engines for CPUs are several times faster at it.
@@ -57,38 +60,19 @@ class Flat(nn.Sequential):
         super().__init__(*parts)
 
 
-class DepthNet(nn.Module):
-    """uint8 (N, layers, H, W) to logits (N, H / 4, W / 4); height and width are multiples of 32.
+class _QuarterNet(nn.Module):
+    """A U-Net on features at a quarter of the size, to logits of the same size; both networks end with it."""
 
-    It has `width` times as many channels as DEEP and FLAT say.
-    """
-
-    def __init__(self, layers: int, width: float = 1.0) -> None:
+    def __init__(self, inside: int, flat: tuple[int, ...]) -> None:
         super().__init__()
-        self.layers = layers
-        deep, flat = (tuple(4 * max(1, round(channels * width / 4)) for channels in many) for many in (DEEP, FLAT))
-        self.deep = nn.ModuleList(
-            [
-                Deep(1, deep[0], kernel=5, stride=2),
-                Deep(deep[0], deep[1], kernel=3, stride=2),
-                Deep(deep[1], deep[2], kernel=3, stride=1, skip=2),
-                Deep(deep[2], deep[3], kernel=3, stride=1),
-            ]
-        )
-        widths = (2 * deep[3], *flat)
+        widths = (inside, *flat)
         self.down = nn.ModuleList(Flat(inside, outside) for inside, outside in zip(widths, flat, strict=False))
         self.up = nn.ModuleList(
             Flat(below + beside, beside) for below, beside in zip(flat[:0:-1], flat[-2::-1], strict=True)
         )
         self.head = nn.Conv2d(flat[0], 1, 1)
 
-    def forward(self, window: Tensor) -> Tensor:
-        features = (window.transpose(0, 1).flatten(0, 1)[:, None].to(torch.float32) - CENTRE) / SPREAD
-        layers = self.layers
-        for block in self.deep:
-            features, layers = block(features, layers)
-        deep = features.view(layers, -1, *features.shape[1:])
-        features = torch.cat([deep.amax(0), deep.mean(0)], 1)
+    def decode(self, features: Tensor) -> Tensor:
         beside: list[Tensor] = []
         for number, block in enumerate(self.down):
             features = block(functional.max_pool2d(features, 2) if number else features)
@@ -98,6 +82,61 @@ class DepthNet(nn.Module):
             features = block(torch.cat([large, other], 1))
         logits: Tensor = self.head(features)[:, 0]
         return logits
+
+
+class DepthNet(_QuarterNet):
+    """uint8 (N, layers, H, W) to logits (N, H / 4, W / 4); height and width are multiples of 32.
+
+    It has `width` times as many channels as DEEP and FLAT say.
+    """
+
+    def __init__(self, layers: int, width: float = 1.0) -> None:
+        deep, flat = _scaled(DEEP, width), _scaled(FLAT, width)
+        super().__init__(2 * deep[3], flat)
+        self.layers = layers
+        self.deep = nn.ModuleList(
+            [
+                Deep(1, deep[0], kernel=5, stride=2),
+                Deep(deep[0], deep[1], kernel=3, stride=2),
+                Deep(deep[1], deep[2], kernel=3, stride=1, skip=2),
+                Deep(deep[2], deep[3], kernel=3, stride=1),
+            ]
+        )
+
+    def forward(self, window: Tensor) -> Tensor:
+        features = (window.transpose(0, 1).flatten(0, 1)[:, None].to(torch.float32) - CENTRE) / SPREAD
+        layers = self.layers
+        for block in self.deep:
+            features, layers = block(features, layers)
+        deep = features.view(layers, -1, *features.shape[1:])
+        return self.decode(torch.cat([deep.amax(0), deep.mean(0)], 1))
+
+
+class SliceNet(_QuarterNet):
+    """As DepthNet, for stacks of few slices: the layer at `surface` and its two neighbours are channels."""
+
+    def __init__(self, surface: int, width: float = 1.0) -> None:
+        deep, flat = _scaled(DEEP, width), _scaled(FLAT, width)
+        super().__init__(deep[3], flat)
+        self.surface = surface
+        self.stem = nn.Sequential(
+            *_convolution(3, deep[1], kernel=5, stride=2),
+            *_convolution(deep[1], deep[2], kernel=3, stride=1),
+            *_convolution(deep[2], deep[3], kernel=3, stride=2),
+        )
+
+    def forward(self, window: Tensor) -> Tensor:
+        middle = window[:, self.surface - 1 : self.surface + 2]
+        return self.decode(self.stem((middle.to(torch.float32) - CENTRE) / SPREAD))
+
+
+def _convolution(inside: int, outside: int, *, kernel: int, stride: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inside, outside, kernel, stride, kernel // 2, bias=False)
+    return [convolution, SharedBatchNorm(outside), nn.ReLU(True)]
+
+
+def _scaled(channels: tuple[int, ...], width: float) -> tuple[int, ...]:
+    return tuple(4 * max(1, round(each * width / 4)) for each in channels)
 
 
 # --- starting from another network ----------------------------------------------------------------------------------

@@ -12,6 +12,9 @@ from handlens.training.options import Presets, Schedule, TrainSettings
 SHIPPED = Path(__file__).with_name("model")
 """The model that comes with the package, trained on generated fragments alone."""
 
+FEW_SLICES = "few"
+"""Folder within a model's folder: a model for stacks of few slices, which is asked about those."""
+
 LEAST_LAYERS = 11
 """Fewer are used up by the network's convolutions."""
 
@@ -85,6 +88,10 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     ] = 11
     above: Annotated[int, setting("layers above the surface", ge=1, le=64)] = 8
     side: Annotated[Literal["first", "last"], setting("the end of the stack where the air is")] = "last"
+    slices: Annotated[
+        Literal["all", "few"],
+        setting("stacks of any number of slices; or few: a network of its own for less than 8, to lie in MODEL/few"),
+    ] = "all"
     width: Annotated[float, setting("width multiplier of the network", ge=0.1, le=8)] = 1.0
     dice_weight: Annotated[float, setting("weight of the soft Dice loss beside cross-entropy", ge=0, le=100)] = 1.0
     turns: Annotated[Literal[1, 4], setting("quarter turns of test-time augmentation")] = 4

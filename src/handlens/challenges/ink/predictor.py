@@ -18,15 +18,15 @@ from handlens.challenges.ink.domain import check
 from handlens.challenges.ink.files import KINDS, write_contours, write_mask, write_overlay
 from handlens.challenges.ink.layout import find_inside, open_fragment
 from handlens.challenges.ink.maps import write_map
-from handlens.challenges.ink.options import SHIPPED, InkSettings
+from handlens.challenges.ink.options import FEW_SLICES, SHIPPED, InkSettings
 from handlens.challenges.ink.result import InkResult
 from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.tiles import STRIDE, Map, Resources, WindowReader
 from handlens.challenges.ink.tiles import predict as predict_tiles
-from handlens.challenges.ink.window import REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface
+from handlens.challenges.ink.window import FEW, REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface
 from handlens.errors import DataError, ModelError, counted
 from handlens.inference.executors import usable_cores
-from handlens.inference.model import Model, open_model
+from handlens.inference.model import Model, is_model, open_model
 from handlens.inference.session import Session, check_probabilities
 from handlens.io.extras import need
 from handlens.io.volumes import Stack, is_coloured
@@ -75,6 +75,7 @@ class Scan:
 class InkPredictor:
     """A network over the flattened sheet, and its decision. Artefacts: `map`, `mask`, `sheet` and `threshold`.
 
+    `few` answers for stacks of fewer than `window.FEW` slices, where the model has a network for them.
     A copy that is pickled for another process has one thread.
     """
 
@@ -83,10 +84,11 @@ class InkPredictor:
     decision: InkDecision
     resources: Resources
     model: Model | None = None
+    few: InkPredictor | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         alone = Resources(self.resources.turns, 1, self.resources.rows)
-        return InkPredictor, (self.network, self.window, self.decision, alone, self.model)
+        return InkPredictor, (self.network, self.window, self.decision, alone, self.model, self.few)
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Scan]:
@@ -97,9 +99,14 @@ class InkPredictor:
         return predict_tiles(window, self.network, self.resources, work)
 
     def predict(self, fragment: Scan, work: Work = ALONE, /) -> Prediction[Rle]:
+        slices = fragment.stack.depth
+        if self.few is not None and slices < FEW:
+            prediction = self.few.predict(fragment, work)
+            licence = self.few.model.licence if self.few.model else ""
+            note = "few slices: predicted by the network for them" + (f", weights {licence}" if licence else "")
+            return replace(prediction, warnings=(note, *prediction.warnings))
         surface = self._flatten(fragment, work)
         coarse = self.infer(surface, work)
-        slices = fragment.stack.depth
         answer = self.decision.apply(coarse, fragment.mask, slices=slices)
         threshold = self.decision.for_slices(slices).threshold
         found = {MAP: coarse, MASK: fragment.mask, SHEET: surface, THRESHOLD: threshold}
@@ -149,8 +156,16 @@ def as_fragment(value: Any, mask: Any = None) -> Scan:
 
 
 def load(context: Context[Rle, InkSettings]) -> InkPredictor:
-    """The named model, or the shipped one."""
+    """The named model, or the shipped one; with the one for few slices where its folder has it."""
     model = open_model(context.model or SHIPPED, challenge="ink")
+    few = model.folder / FEW_SLICES
+    predictor = _open(model, context)
+    if is_model(few):
+        return replace(predictor, few=_open(open_model(few, challenge="ink"), context))
+    return predictor
+
+
+def _open(model: Model, context: Context[Rle, InkSettings]) -> InkPredictor:
     window = Window.of(model.plan.fields)
     if window is None:
         raise ModelError(f"{model.folder / PLAN}: it does not say which layers the model looks at: train again")
@@ -167,11 +182,16 @@ def efforts(predictor: InkPredictor | DepthStatisticsPredictor) -> list[Effort[R
     if isinstance(predictor, DepthStatisticsPredictor):
         return list(full_effort(predictor))
     full = predictor.resources.turns
-    fewer = [replace(predictor, resources=replace(predictor.resources, turns=turns)) for turns in range(1, full)]
+    fewer = [_with_turns(predictor, turns) for turns in range(1, full)]
     return [
         *(Effort(counted(each.resources.turns, "turn"), each.resources.turns / full, each) for each in fewer),
         Effort(counted(full, "turn"), 1.0, predictor),
     ]
+
+
+def _with_turns(predictor: InkPredictor, turns: int) -> InkPredictor:
+    few = _with_turns(predictor.few, turns) if predictor.few else None
+    return replace(predictor, resources=replace(predictor.resources, turns=turns), few=few)
 
 
 def load_baseline(context: Context[Rle, InkSettings]) -> DepthStatisticsPredictor:

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.ink.decision import InkDecision
 from handlens.challenges.ink.maps import enlarge
-from handlens.challenges.ink.options import SHIPPED
+from handlens.challenges.ink.options import FEW_SLICES, SHIPPED
 from handlens.challenges.ink.predictor import MAP, as_fragment
 from handlens.challenges.ink.score import BETA, EMPTY_F, ONE_PIXEL, ORDER
+from handlens.challenges.ink.window import FEW
 from handlens.errors import DataError
-from handlens.inference.model import open_model
+from handlens.inference.model import Model, is_model, open_model
 from handlens.io.files import replacing
 from handlens.io.images import read_grey, write_png
 from handlens.masks.components import drop_small, join
@@ -111,6 +112,13 @@ def _label_layer(label: Rle, shape: Shape) -> Layer:
     )
 
 
+def _model_for(model: Path | None, slices: int) -> Model:
+    """The model that was asked about a stack of so many slices."""
+    folder = model or SHIPPED
+    few = folder / FEW_SLICES
+    return open_model(few if slices < FEW and is_model(few) else folder, challenge="ink")
+
+
 def fitted_threshold(model: Path | None) -> float:
     return open_model(model or SHIPPED, challenge="ink").decision(InkDecision).threshold
 
@@ -119,7 +127,7 @@ def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings:
     """The ink above another threshold, from the map that was kept."""
     coarse = read_grey(kept_file(out, case)).astype(np.float32) / np.float32(255)
     scan = as_fragment(case.path)
-    decision = open_model(model or SHIPPED, challenge="ink").decision(InkDecision)
+    decision = _model_for(model, scan.stack.depth).decision(InkDecision).for_slices(scan.stack.depth)
     shape, bands = scan.stack.shape, []
     for top, rows in enlarge(coarse, shape):
         band = encode((rows > value) & scan.mask[top : top + len(rows)], order=ORDER)

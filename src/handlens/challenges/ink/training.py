@@ -144,14 +144,18 @@ class Fragments:
         return Truth(tuple(cases), lambda case: known[case.id].label)
 
     def make_network(self) -> nn.Module:
-        from handlens.challenges.ink.network import DepthNet
+        from handlens.challenges.ink.network import DepthNet, SliceNet
 
-        return DepthNet(window_of(self.fields).layers, self.fields.width)
+        window = window_of(self.fields)
+        if self.fields.slices == "few":
+            return SliceNet(window.below, self.fields.width)
+        return DepthNet(window.layers, self.fields.width)
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         fields = self.fields
         window = replace(window_of(fields), spare=fields.augmentation.shift)
-        return make_item(rng, self.parts[index], window, fields.crop, fields.augmentation)
+        augmentation = fields.augmentation.replace(few_share=1.0) if fields.slices == "few" else fields.augmentation
+        return make_item(rng, self.parts[index], window, fields.crop, augmentation)
 
     def loss(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         from handlens.training.losses import mask_loss
@@ -169,14 +173,16 @@ class Fragments:
             part, spare = self.parts[index], self.fields.augmentation.shift
             views = [np.arange(spare, spare + window.layers)]
             if part.slices >= FEW:
-                views.append(few_layers(replace(window, spare=spare), FEW_SHOWN))
+                few = few_layers(replace(window, spare=spare), FEW_SHOWN)
+                views = [few] if self.fields.slices == "few" else [*views, few]
             return np.stack([predictor.infer(InMemory(part.window[view], part.mask)) for view in views])
 
         return infer
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Map]) -> InkDecision:
         """Threshold and smallest spot for whole stacks, and for few slices: shown so, or as they are."""
-        whole = [(index, predictions[index][0]) for index in indices if self.parts[index].slices >= FEW]
+        stacks = [index for index in indices if self.parts[index].slices >= FEW and self.fields.slices == "all"]
+        whole = [(index, predictions[index][0]) for index in stacks]
         few = [(index, predictions[index][-1]) for index in indices]
         chosen = self._choose(few)
         usual = self._choose(whole) if whole else chosen
@@ -232,8 +238,9 @@ class Fragments:
             for index in held_out:
                 part, maps = self.parts[index], finished.predictions[index]
                 for number, coarse in enumerate(maps):
-                    few = number > 0 or part.slices < FEW
-                    what = f"{FEW_SHOWN} slices of each" if number else f"{part.slices} slices"
+                    cut = number > 0 or (self.fields.slices == "few" and part.slices >= FEW)
+                    few = cut or part.slices < FEW
+                    what = f"{FEW_SHOWN} slices of each" if cut else f"{part.slices} slices"
                     said = decision.apply(coarse, part.mask, slices=1 if few else part.slices)
                     value = fbeta(compare(said, part.label), beta=score.BETA, empty=score.EMPTY_F)
                     rows.setdefault((self.folders[part.source], what), []).append(value)
