@@ -34,9 +34,6 @@ STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 MAX_PAGES = 10_000
 """More pages than a book has: such a file is a mistake or a trap."""
 
-_PLACES = (273, 279, 324, 325)
-"""Tags with a number for every strip or tile: where it lies, and how long it is."""
-
 MAX_SEGMENT_PIXELS = 500_000_000
 """Largest strip or tile that is decoded: as large as the largest picture."""
 
@@ -129,12 +126,10 @@ class Page:
         planes = self.samples if tags.planarconfig == SEPARATE else 1
         expected = planes * -(-tags.imagelength // rows) * -(-tags.imagewidth // columns)
         offsets, counts = np.array(tags.dataoffsets, np.int64), np.array(tags.databytecounts, np.int64)
-        listed = {tags.tags[code].count for code in _PLACES if code in tags.tags}
-        if listed - {expected}:
-            what = f"damaged: {expected} {what} expected, {min(listed - {expected})} are listed: copy it again"
-            raise DataError(what, file=self.path)
-        if len(offsets) != expected or len(counts) != expected or not np.all((offsets > 0) & (counts > 0)):
-            raise DataError(f"damaged: {expected} {what} expected, some are not there: copy it again", file=self.path)
+        places = (tags.tags[code].count for code in (273, 279, 324, 325) if code in tags.tags)  # of strips, of tiles
+        listed = {len(offsets), len(counts), *places}
+        if listed != {expected} or not np.all((offsets > 0) & (counts > 0)):
+            raise DataError(f"damaged: {expected} {what} expected, others are listed: copy it again", file=self.path)
         end = int((offsets + counts).max()) + self.shift
         if end > size:
             what = f"truncated; its pixels end at byte {end:,}, the file has {size:,}: copy it again"
