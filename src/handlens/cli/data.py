@@ -73,7 +73,7 @@ def _model_pages(challenge: AnyChallenge) -> list[dict[str, Any]]:
         if is_model(place):
             model = open_model(place, challenge=challenge.name)
             note = str(model.plan.schedule.get("note") or "Trained on synthetic data alone.")
-            licence = model.licence or "Apache-2.0"
+            licence = model.own_licence or "Apache-2.0"
             pages.append({"challenge": challenge.name, "licence": licence, "note": note, "folder": str(place)})
     return pages
 

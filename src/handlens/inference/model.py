@@ -34,10 +34,17 @@ class Model:
         return self.folder / MODEL
 
     @property
-    def licence(self) -> str:
+    def own_licence(self) -> str:
         """SPDX identifier of the licence that the training data imposes; empty where the plan says nothing."""
         found = self.plan.results.get("licence", "")
         return found if isinstance(found, str) else ""
+
+    @property
+    def licence(self) -> str:
+        """The same of everything that is used together: this model, and those within its folder."""
+        within = [Model(place, read_plan(place)) for place in sorted(self.folder.glob("*/")) if is_model(place)]
+        found = [model.own_licence for model in (self, *within)]
+        return " AND ".join(dict.fromkeys(licence for licence in found if licence))
 
     @property
     def trained_on(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from handlens.challenges.ink.maps import write_map
 from handlens.challenges.ink.options import FEW_SLICES, SHIPPED, InkSettings
 from handlens.challenges.ink.result import InkResult
 from handlens.challenges.ink.sheet import Depths
-from handlens.challenges.ink.tiles import STRIDE, Map, Resources, WindowReader
+from handlens.challenges.ink.tiles import STRIDE, Map, Network, Resources, WindowReader
 from handlens.challenges.ink.tiles import predict as predict_tiles
 from handlens.challenges.ink.window import FEW, REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface
 from handlens.errors import DataError, ModelError, counted
@@ -39,6 +39,9 @@ MAP, MASK, SHEET, THRESHOLD = "map", "mask", "sheet", "threshold"
 """Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W); its
 `Surface`; the threshold that was used."""
 
+EPSILON = np.float32(1e-4)
+"""Probabilities nearer to 0 or 1 are taken as this near where log-odds are averaged."""
+
 
 @dataclass(frozen=True, slots=True)
 class InkNetwork:
@@ -54,6 +57,17 @@ class InkNetwork:
             raise ModelError(f"{self.session.path}: answers {answer.shape}; expected {expected}: train again")
         check_probabilities(answer, self.session.path)
         return np.asarray(answer[0], np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Several networks over the same window: probabilities with the mean of their log-odds."""
+
+    networks: tuple[Network, ...]
+
+    def __call__(self, window: Bytes, /) -> Map:
+        log_odds = [np.log(p / (1 - p)) for p in (np.clip(net(window), EPSILON, 1 - EPSILON) for net in self.networks)]
+        return np.asarray(1 / (1 + np.exp(-np.mean(log_odds, axis=0))), np.float32)
 
 
 def open_network(path: Path, window: Window, *, untrusted: bool = False) -> InkNetwork:
@@ -75,11 +89,12 @@ class Scan:
 class InkPredictor:
     """A network over the flattened sheet, and its decision. Artefacts: `map`, `mask`, `sheet` and `threshold`.
 
-    `few` answers for stacks of fewer than `window.FEW` slices, where the model has a network for them.
+    `few` answers for stacks of fewer than `window.FEW` slices, where the model has a network for them. About others
+    both networks are asked.
     A copy that is pickled for another process has one thread.
     """
 
-    network: InkNetwork
+    network: Network
     window: Window
     decision: InkDecision
     resources: Resources
@@ -101,10 +116,7 @@ class InkPredictor:
     def predict(self, fragment: Scan, work: Work = ALONE, /) -> Prediction[Rle]:
         slices = fragment.stack.depth
         if self.few is not None and slices < FEW:
-            prediction = self.few.predict(fragment, work)
-            licence = self.few.model.licence if self.few.model else ""
-            note = "few slices: predicted by the network for them" + (f", weights {licence}" if licence else "")
-            return replace(prediction, warnings=(note, *prediction.warnings))
+            return self.few.predict(fragment, work)
         surface = self._flatten(fragment, work)
         coarse = self.infer(surface, work)
         answer = self.decision.apply(coarse, fragment.mask, slices=slices)
@@ -158,14 +170,17 @@ def as_fragment(value: Any, mask: Any = None) -> Scan:
 def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     """The named model, or the shipped one; with the one for few slices where its folder has it."""
     model = open_model(context.model or SHIPPED, challenge="ink")
-    few = model.folder / FEW_SLICES
     predictor = _open(model, context)
-    if is_model(few):
-        return replace(predictor, few=_open(open_model(few, challenge="ink"), context))
-    return predictor
+    if not is_model(model.folder / FEW_SLICES):
+        return predictor
+    few = _open(open_model(model.folder / FEW_SLICES, challenge="ink"), context)
+    if few.window != predictor.window:
+        return replace(predictor, few=few)
+    return replace(predictor, network=Ensemble((predictor.network, few.network)), few=few)
 
 
 def _open(model: Model, context: Context[Rle, InkSettings]) -> InkPredictor:
+    """The predictor of one network."""
     window = Window.of(model.plan.fields)
     if window is None:
         raise ModelError(f"{model.folder / PLAN}: it does not say which layers the model looks at: train again")
