@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 
 import pytest
@@ -60,6 +61,10 @@ def test_what_is_no_bundle_is_refused(tmp_path):
         read_bundle(tmp_path)
     (tmp_path / MANIFEST).write_text("[]")
     with pytest.raises(DataError, match="not the manifest of a bundle"):
+        read_bundle(tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    os.mkfifo(tmp_path / MANIFEST)  # reading it would wait for ever
+    with pytest.raises(DataError, match="a named pipe, not a regular file"):
         read_bundle(tmp_path)
 
 

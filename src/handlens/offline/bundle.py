@@ -13,6 +13,7 @@ from typing import Any
 from handlens.errors import DataError, Problem, counted
 from handlens.inference.model import is_model, open_model
 from handlens.io.files import new_folder
+from handlens.io.gate import is_there, read_text
 from handlens.offline.notebooks import write_notebooks
 from handlens.offline.wheels import (
     Target,
@@ -94,10 +95,10 @@ def make_bundle(request: Request, out: Path) -> dict[str, Any]:
 
 def read_bundle(folder: Path) -> dict[str, Any]:
     """The manifest; DataError where the folder is no bundle."""
+    if not is_there(folder / MANIFEST):
+        raise DataError(f"no {MANIFEST} in it: name a folder that `handlens bundle` wrote", file=folder)
     try:
-        page = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {MANIFEST} in it: name a folder that `handlens bundle` wrote", file=folder) from None
+        page = json.loads(read_text(folder / MANIFEST))
     except ValueError:
         raise DataError("damaged: make the bundle again", file=folder / MANIFEST) from None
     wanted: dict[str, type] = {"kind": str, "challenge": str, "handlens": str, "python": str, "platform": str}
