@@ -146,7 +146,8 @@ def simulate(seed: int) -> Run:
     )
     schedule.run()
     tight = _elapsed(full, slow_from) > deadline
-    easy = not odd and _elapsed(sum(seconds) * costs[0] / workers, slow_from) < 0.7 * (deadline - load - max(seconds))
+    lowest = _elapsed(sum(seconds) * costs[0] / workers, slow_from - load)  # work begins when processes have started
+    easy = not odd and lowest < 0.7 * (deadline - load - max(seconds))
     efforts = {level: list(schedule.efforts.values()).count(level) for level in range(len(costs))}
     unanswered = len(schedule.unanswered)
     return Run(count, workers, deadline, pool.now, tight, len(schedule.efforts), unanswered, efforts, easy)
