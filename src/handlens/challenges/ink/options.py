@@ -10,7 +10,7 @@ from handlens.settings import Settings, setting
 from handlens.training.options import Presets, Schedule, TrainSettings
 
 SHIPPED = Path(__file__).with_name("model")
-"""The model that comes with the package, trained on generated fragments alone."""
+"""The model that comes with the package."""
 
 FEW_SLICES = "few"
 """Folder within a model's folder: a model for stacks of few slices, which is asked about those."""

@@ -56,12 +56,17 @@ START_CROPS = 16
 LITTLE = 0.003
 """How much of it a larger smallest piece must be worth: a small fragment has small letters."""
 
+ARCHITECTURE = {
+    "all": "3-D features over three layers at a time, maximum and mean pooling over depth",
+    "few": "features of the surface and the layers beside it as one picture",
+}
+"""What is before the U-Net, by the field `slices`."""
+
 CARD = (
     "Predicts for every block of 4x4 pixels of a flattened papyrus surface the probability of carbon ink. Input",
     "`window`: uint8 (N, layers, H, W): layers around the surface of the sheet, each 1/24 of the stack thick, from",
     "inside the sheet to the air; 0 where there is no data; height and width multiples of 32. Output `probability`:",
-    "float32 (N, H / 4, W / 4). Preprocessing is part of the graph. Architecture: 3-D features over three layers at a",
-    "time, maximum and mean pooling over depth, and a small U-Net.",
+    "float32 (N, H / 4, W / 4). Preprocessing is part of the graph. Architecture: {architecture}, and a small U-Net.",
     "",
     "It predicts where ink is likely, not what is written. Scanners, energies and resolutions other than those of the",
     "training data give other grey levels and textures: look at the probability map before you trust it.",
@@ -117,7 +122,7 @@ def make_task(
         strata=tuple(f"{part.source}, {part.slices} slices" for part in parts),
         weights=pooled.draws(pixels(parts), [part.source for part in parts]),
         warm_start=fragments.warm_start if fields.start else None,
-        card=CARD,
+        card=tuple(line.format(architecture=ARCHITECTURE[fields.slices]) for line in CARD),
         cases=pooled.truth.cases,
         sources=pooled.described(),
         seen=fragments.seen(),
