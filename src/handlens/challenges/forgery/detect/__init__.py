@@ -33,6 +33,7 @@ from handlens.challenges.forgery.detect.tiers.shifts import ShiftFinder
 from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, shipped
 from handlens.challenges.forgery.detect.verifier.drift import with_drift
 from handlens.challenges.forgery.detect.verifier.evidence import measure
+from handlens.challenges.forgery.detect.verifier.fields import without_fields
 from handlens.challenges.forgery.detect.verifier.repetition import compare_within_figure
 from handlens.challenges.forgery.detect.verifier.vetoes import is_deformed_match, is_label, proves_nothing
 from handlens.challenges.forgery.options import SECONDS
@@ -128,7 +129,8 @@ class Detector:
         measured = _measured(canvas, found)
         straight = [match for match in measured if not is_deformed_match(match)]
         deformed = [match for match in measured if match.tier != TierName.OBJECTS and is_deformed_match(match)]
-        return with_drift(list(compare_within_figure(canvas, straight)), witnesses=deformed)
+        compared = with_drift(list(compare_within_figure(canvas, straight)), witnesses=deformed)
+        return without_fields(canvas, compared)
 
 
 def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:

@@ -69,7 +69,7 @@ class Canvas:
     (blurred); `band_pass` (coarser than grain, finer than shape).
 
     `stored` is the grey of each panel, or its one colour, in the levels of its file: stretching shows noise, but adds
-    nothing to it.
+    nothing to it. `chroma` (H, W, 2) is red and blue less green, of 255; 0 where a picture is grey.
     `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
     are all their neighbours. `scaling` brings what is found here to the figure.
     """
@@ -82,6 +82,7 @@ class Canvas:
     denoised: FloatArray
     band_pass: FloatArray
     stored: FloatArray
+    chroma: FloatArray
     blocked: BoolArray
     saturated: BoolArray
     panels: tuple[Panel, ...]
@@ -113,12 +114,12 @@ class Canvas:
     def shrunk(self, factor: float) -> Canvas:
         """The same made smaller; its figure is this canvas."""
         factor = max(factor, 1 / min(self.shape))
-        grey, stored, blocked, saturated = (
+        grey, stored, chroma, blocked, saturated = (
             np.asarray(
                 cv2.resize(each.astype(np.float32), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA),
                 np.float32,
             )
-            for each in (self.grey, self.stored, self.blocked, self.saturated)
+            for each in (self.grey, self.stored, self.chroma, self.blocked, self.saturated)
         )
         panels = tuple(
             Panel(
@@ -131,7 +132,7 @@ class Canvas:
             for panel in self.panels
         )
         scaling = Scaling(self.shape, factor)
-        return Canvas(grey, *_derived(grey), stored, blocked > MARKED, saturated > MARKED, panels, scaling)
+        return Canvas(grey, *_derived(grey), stored, chroma, blocked > MARKED, saturated > MARKED, panels, scaling)
 
 
 def prepare(picture: AnyArray, *, side: int, enlargement: float, splitter: PanelSplitter) -> Canvas:
@@ -146,7 +147,8 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitter: Panel
     levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
     saturated = _saturated(grey, blocked, panels) | _all_above(levelled, BRIGHTEST - 1)
     scaling = Scaling(shape, factor)
-    return Canvas(levelled, *_derived(levelled), _stored(colour, panels), blocked, saturated, panels, scaling)
+    stored, chroma = _stored(colour, panels), _chroma(colour) * np.float32(255 / white)
+    return Canvas(levelled, *_derived(levelled), stored, chroma, blocked, saturated, panels, scaling)
 
 
 def _levelled(grey: FloatArray, marks: BoolArray, panels: tuple[Panel, ...]) -> tuple[FloatArray, BoolArray]:
@@ -177,6 +179,14 @@ def _stored(colour: AnyArray, panels: tuple[Panel, ...]) -> FloatArray:
             grey = part[:, :, int(spreads.argmax())] if spreads.max() > ONE_COLOUR * grey.std() else grey
         found[panel.window] = grey
     return found
+
+
+def _chroma(colour: AnyArray) -> FloatArray:
+    """Red and blue less green."""
+    if colour.ndim == 2:
+        return np.zeros((*colour.shape, 2), np.float32)
+    values = colour.astype(np.float32)
+    return np.ascontiguousarray(values[:, :, [0, 2]] - values[:, :, 1:2])
 
 
 def _derived(grey: FloatArray) -> Derived:
