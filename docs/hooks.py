@@ -21,6 +21,7 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     **{CARDS.format(name): f"models/{name}.md" for name in ("cells", "ink", "lesions")},
+    "src/handlens/challenges/ink/model/few/card.md": "models/ink-few.md",
 }
 """Path in the repository to path on the site."""
 
