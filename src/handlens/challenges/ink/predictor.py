@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ class InkPredictor:
     decision: InkDecision
     resources: Resources
     model: Model | None = None
-    few: InkPredictor | None = None
+    few: InkPredictor | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         alone = Resources(self.resources.turns, 1, self.resources.rows)
