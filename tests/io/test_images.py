@@ -450,6 +450,17 @@ def test_a_png_whose_rows_are_missing_is_refused_by_its_pixels(tmp_path: Path) -
     assert "damaged" in refusal(images.read_image, path)
 
 
+def test_a_png_whose_pixels_go_on_after_another_chunk_is_refused(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.png", png(40, 40, 8, 2, bytes(121 * 40))
+    body = b"gAMA" + struct.pack(">I", 45455)
+    other = struct.pack(">I", 4) + body + struct.pack(">I", zlib.crc32(body))
+    pixels, end = whole[33:-12], whole[-12:]
+    path.write_bytes(whole[:33] + other + pixels + other + end)
+    assert images.read_image(path).shape == (40, 40, 3)
+    path.write_bytes(whole[:33] + pixels + other + pixels + end)
+    assert f"at byte {33 + len(pixels) + len(other):,} after their end" in refusal(images.read_image, path)
+
+
 # --- array files ---------------------------------------------------------------------------------
 
 

@@ -69,14 +69,23 @@ def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> byte
     return content if stream.read(4) == zlib.crc32(kind + content).to_bytes(4, "big") else b""
 
 
-def refuse_wrong_checksum(path: Path, content: bytes) -> None:
-    """DataError where a chunk that pixels depend on is not what its checksum says: decoders only warn of it."""
+def refuse_damaged_png(path: Path, content: bytes) -> None:
+    """DataError for what decoders only warn of: a chunk of pixels that is not what its checksum says, or stands apart.
+
+    After a chunk of another kind the pixels are over: what follows is passed over.
+    """
+    before, ended = b"", False
     for kind, place, length in _list_chunks(BytesIO(content), len(content)):
         if kind[:1].isupper():  # the format's word for what pixels depend on
             view = memoryview(content)[place - 4 : place + length]
             if zlib.crc32(view) != int.from_bytes(content[place + length : place + length + 4], "big"):
                 what = f"damaged: the checksum of its {kind.decode()} at byte {place - 8:,} is wrong: copy it again"
                 raise DataError(what, file=path)
+        ended |= before == b"IDAT" != kind
+        if ended and kind == b"IDAT":
+            what = f"damaged: its pixels go on at byte {place - 8:,} after their end: copy it again"
+            raise DataError(what, file=path)
+        before = kind
 
 
 def _has_end_marker(stream: IO[bytes], size: int) -> bool:

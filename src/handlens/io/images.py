@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
 from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
-from handlens.io.damage import refuse_corrupt_jpeg, refuse_truncated, refuse_wrong_checksum
+from handlens.io.damage import refuse_corrupt_jpeg, refuse_damaged_png, refuse_truncated
 from handlens.io.formats import of_file, why_unread
 from handlens.io.gate import file_size, open_file
 from handlens.io.orientation import UPRIGHT, of_exif, shown_shape, turn
@@ -235,7 +235,7 @@ def _read_png(path: Path, header: Header) -> Array:
     import cv2
 
     content = gate.read_bytes(path, most=_ANY)
-    refuse_wrong_checksum(path, content)
+    refuse_damaged_png(path, content)
     how = cv2.IMREAD_GRAYSCALE if header.mode in _EXPANDED else cv2.IMREAD_UNCHANGED
     picture = _decode(content, how)
     if picture is None:  # Pillow would fill missing rows with black
