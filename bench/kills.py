@@ -25,7 +25,10 @@ COMMANDS: dict[str, list[str]] = {
     "solve": ["solve", "cells", "{data}", "-o", "{out}"],
     "predict": ["predict", "{model}", "{data}", "-o", "{out}"],
     "inspect": ["inspect", "{figures}", "-o", "{out}"],
-    "train": ["train", "cells", "{data}", "-o", "{out}", "--set", "steps=3", "--set", "batch=1", "--set", "crop=64"],
+    "train": [
+        *("train", "cells", "{data}", "-o", "{out}", "--folds", "2"),
+        *("--set", "steps=3", "--set", "batch=1", "--set", "crop=64"),
+    ],
     "demo": ["demo", "-o", "{out}"],
 }
 """Tiny inputs; `{data}`, `{model}` and `{figures}` are made once."""

@@ -81,9 +81,13 @@ class HandlensError(Exception):
 
 
 class DataError(HandlensError):
-    """A data folder, image or label file that cannot be used; `file` is the one to look at."""
+    """A data folder, image or label file that cannot be used; `file` is the one to look at.
+
+    Libraries quote a file's own bytes in what they say of it, so that is made printable, line by line.
+    """
 
     def __init__(self, what: str, *, file: Path | None = None) -> None:
+        what = "\n".join(printable(line) for line in what.split("\n"))
         super().__init__(f"{printable(str(file))}: {what}" if file else what)
         self.what = what
         self.file = file

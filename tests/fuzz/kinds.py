@@ -441,13 +441,18 @@ def _read_pdf(data, folder):
     file = folder / "paper.pdf"
     file.write_bytes(data)
     with pdf.opened(file.read_bytes()) as document:
-        pages = len(document)
-        figures = pdf.list_figures(document, 1) or [pdf.whole_page(document, 1)]
-        return pages, pdf.read_figure(document, figures[0], masked=pdf.has_masks(data))
+        pages, masked = len(document), pdf.has_masks(data)
+        for page in range(min(pages, 20), 0, -1):  # one that is counted and not there is refused, as in an inspection
+            figures = pdf.list_figures(document, page) or [pdf.whole_page(document, page)]
+            picture = pdf.read_figure(document, figures[0], masked=masked)
+        return pages, picture
 
 
 def _wrong_pdf(data, found):
-    """qpdf without repairs: where it finds the document sound, the number of pages must be the same."""
+    """qpdf without repairs: where it finds the document sound, no page may be passed over.
+
+    It counts less where a page is named by another generation of its object; viewers show it, and so do we.
+    """
     import pikepdf
 
     pages, picture = found
@@ -459,7 +464,7 @@ def _wrong_pdf(data, found):
             sound = not document.get_warnings()
     except Exception:  # it has no opinion on damaged ones
         return ""
-    return "" if count == pages or not sound else f"{pages} pages, qpdf finds {count}"
+    return "" if count <= pages or not sound else f"{pages} pages, qpdf finds {count}"
 
 
 def onnx_seeds():

@@ -66,12 +66,12 @@ def pillow(path: Path, mode: str) -> Any:
         return np.asarray(opened.convert(mode))
 
 
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
 def png(width: int, height: int, depth: int, colour: int, content: bytes) -> bytes:
     """A PNG made by hand; `content` are its rows, each after its filter byte."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
     data = zlib.compress(content, 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
@@ -452,13 +452,43 @@ def test_a_png_whose_rows_are_missing_is_refused_by_its_pixels(tmp_path: Path) -
 
 def test_a_png_whose_pixels_go_on_after_another_chunk_is_refused(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.png", png(40, 40, 8, 2, bytes(121 * 40))
-    body = b"gAMA" + struct.pack(">I", 45455)
-    other = struct.pack(">I", 4) + body + struct.pack(">I", zlib.crc32(body))
+    other = chunk(b"gAMA", struct.pack(">I", 45455))
     pixels, end = whole[33:-12], whole[-12:]
     path.write_bytes(whole[:33] + other + pixels + other + end)
     assert images.read_image(path).shape == (40, 40, 3)
     path.write_bytes(whole[:33] + pixels + other + pixels + end)
     assert f"at byte {33 + len(pixels) + len(other):,} after their end" in refusal(images.read_image, path)
+
+
+def test_a_png_whose_pixels_end_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
+    """Decoders stop at the last row that they need, so they never come to it."""
+    path, packed = tmp_path / "a.png", bytearray(zlib.compress(bytes(121 * 40 + 1)))
+    packed[-1] ^= 1
+    path.write_bytes(png(40, 40, 8, 2, b"").replace(chunk(b"IDAT", zlib.compress(b"", 9)), chunk(b"IDAT", packed)))
+    assert "their checksum is wrong" in refusal(images.read_image, path)
+    packed[-1] ^= 1
+    path.write_bytes(png(40, 40, 8, 2, b"").replace(chunk(b"IDAT", zlib.compress(b"", 9)), chunk(b"IDAT", packed)))
+    assert not images.read_image(path).any()
+
+
+def test_a_small_png_that_unpacks_to_gigabytes_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(png(4, 4, 8, 0, bytes(300_000_000)))
+    tracemalloc.start()
+    try:
+        assert "more pixels than the 4x4 of its header" in refusal(images.read_image, path)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_jpeg_whose_segments_do_not_follow_each_other_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(path)
+    content = path.read_bytes()
+    assert content[2:6] == b"\xff\xe0\0\x10"
+    path.write_bytes(content[:4] + b"\0\1" + content[6:])
+    assert "no segment at byte 2" in refusal(images.read_image, path)
 
 
 # --- array files ---------------------------------------------------------------------------------

@@ -207,3 +207,16 @@ def test_a_tag_of_the_layout_that_cannot_be_read_is_no_default(code, tmp_path):
     (tmp_path / "a.tif").write_bytes(content)
     with pytest.raises(DataError, match=r"not a readable|cannot be read"):
         images.read_image(tmp_path / "a.tif")
+
+
+def test_a_tag_of_the_layout_that_is_there_twice_is_refused(tmp_path):
+    """The first cannot be read, and tifffile takes the second, and for what the first was the usual value."""
+    from fuzz.kinds import tiff_seeds
+
+    content = bytearray(tiff_seeds()[1])
+    place = next(start for start in range(10, 200, 12) if content[start : start + 2] == (258).to_bytes(2, "little"))
+    content[place : place + 2] = (279).to_bytes(2, "little")  # bits a sample become sizes of strips
+    content[place + 4 : place + 8] = (258).to_bytes(4, "little")
+    (tmp_path / "a.tif").write_bytes(content)
+    with pytest.raises(DataError, match="tag 279, which says how the pixels lie, is there twice"):
+        images.read_image(tmp_path / "a.tif")

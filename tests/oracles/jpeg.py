@@ -2,6 +2,8 @@
 
 from oracles.strict import DamagedError, demand, know
 
+AHEAD = 10  # bytes: what libjpeg's buffer of bits holds, and the mark
+
 
 def check(data):
     """(height, width, components) of a sound file."""
@@ -113,7 +115,9 @@ class _Bits:
             demand(self.place < len(self.data), "pixels end early")
             byte = self.data[self.place]
             if byte == 0xFF:
-                demand(self.data[self.place + 1 : self.place + 2] == b"\0", "a mark among the pixels")
+                after = self.data[self.place + 1 : self.place + 2]
+                know(after != b"\xff", "fillers among the pixels")  # libjpeg takes them for fillers before a mark
+                demand(after == b"\0", "a mark among the pixels")
                 self.place += 1
             self.place += 1
             self.value, self.left = (self.value << 8 | byte) & 0xFFFFFF, self.left + 8
@@ -129,7 +133,11 @@ class _Bits:
         raise DamagedError("bad code")
 
     def restart(self, number):
-        demand(self.data[self.place : self.place + 2] == bytes([0xFF, 0xD0 + number]), "restart mark")
+        mark = bytes([0xFF, 0xD0 + number])
+        known = self.data[self.place : self.place + 2] == mark
+        # libjpeg passes over a few bytes that no block needs, as far as it had read ahead
+        know(known or mark not in self.data[self.place : self.place + AHEAD], "bytes before a restart mark")
+        demand(known, "restart mark")
         self.place, self.left = self.place + 2, 0
 
     def is_at_end(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,12 @@ from handlens.io.orientation import UPRIGHT, of_exif
 
 Array = npt.NDArray[Any]
 
+PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Colour type of a PNG to samples a pixel."""
+
 _LARGEST_EXIF = 1 << 20
+_STEP = 1 << 20  # bytes that are unpacked at once
+_SPARE = 1 << 16  # bytes after the last row that some programs write
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
 
@@ -70,22 +75,46 @@ def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> byte
 
 
 def refuse_damaged_png(path: Path, content: bytes) -> None:
-    """DataError for what decoders only warn of: a chunk of pixels that is not what its checksum says, or stands apart.
+    """DataError for what decoders only warn of, or nothing: wrong checksums, and pixels that stand apart.
 
     After a chunk of another kind the pixels are over: what follows is passed over.
     """
-    before, ended = b"", False
+    pixels: list[memoryview] = []
+    before = b""
     for kind, place, length in _list_chunks(BytesIO(content), len(content)):
-        if kind[:1].isupper():  # the format's word for what pixels depend on
-            view = memoryview(content)[place - 4 : place + length]
-            if zlib.crc32(view) != int.from_bytes(content[place + length : place + length + 4], "big"):
-                what = f"damaged: the checksum of its {kind.decode()} at byte {place - 8:,} is wrong: copy it again"
-                raise DataError(what, file=path)
-        ended |= before == b"IDAT" != kind
-        if ended and kind == b"IDAT":
-            what = f"damaged: its pixels go on at byte {place - 8:,} after their end: copy it again"
+        view, end = memoryview(content)[place : place + length], place + length
+        needed = kind[:1].isupper()  # the format's word for what pixels depend on
+        if needed and zlib.crc32(view, zlib.crc32(kind)) != int.from_bytes(content[end : end + 4], "big"):
+            what = f"damaged: the checksum of its {kind.decode()} at byte {place - 8:,} is wrong: copy it again"
             raise DataError(what, file=path)
+        if kind == b"IDAT":
+            if pixels and before != kind:
+                what = f"damaged: its pixels go on at byte {place - 8:,} after their end: copy it again"
+                raise DataError(what, file=path)
+            pixels.append(view)
         before = kind
+    _refuse_damaged_pixels(path, content[16:29], pixels)
+
+
+def _refuse_damaged_pixels(path: Path, header: bytes, pixels: Sequence[memoryview]) -> None:
+    """DataError where the compressed pixels do not end as their own checksum says: decoders stop at the last row."""
+    width, height = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:8], "big")
+    bits = header[8] * PNG_SAMPLES.get(header[9], 1)
+    room = 2 * height * (width * bits // 8 + 2) + _SPARE  # interlaced rows have a few bytes more
+    stream, made = zlib.decompressobj(), 0
+    try:
+        for view in (*pixels, memoryview(b"")):  # the last for what is still to come when all was given
+            waiting, unpacked = view, _STEP
+            while (waiting or unpacked == _STEP) and not stream.eof and made <= room:
+                unpacked = len(stream.decompress(waiting, _STEP))
+                waiting, made = memoryview(stream.unconsumed_tail), made + unpacked
+    except zlib.error:
+        what = "damaged: its pixels cannot be unpacked, or their checksum is wrong: copy it again"
+        raise DataError(what, file=path) from None
+    if made > room:
+        raise DataError(f"damaged: more pixels than the {width}x{height} of its header: save it again", file=path)
+    if not stream.eof:
+        raise DataError("damaged: its pixels have no end: copy it again", file=path)
 
 
 def _has_end_marker(stream: IO[bytes], size: int) -> bool:
@@ -116,6 +145,7 @@ def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
     """
     import simplejpeg
 
+    _refuse_broken_segments(path, content)
     try:
         space = "cmyk" if simplejpeg.decode_jpeg_header(content)[2] in ("CMYK", "YCCK") else "gray"
         simplejpeg.decode_jpeg(content, colorspace=space, min_factor=8)
@@ -125,6 +155,17 @@ def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
             raise DataError(f"damaged, the decoder says: {said}: copy it again", file=path) from None
         if _lacks_data(content):
             raise DataError("damaged: it ends before its pixels do: copy it again", file=path) from None
+
+
+def _refuse_broken_segments(path: Path, content: bytes) -> None:
+    """DataError where one of the segments before the pixels does not begin where the one before it ends."""
+    place = 2
+    while content[place : place + 2] != _JPEG_SCAN:
+        length = int.from_bytes(content[place + 2 : place + 4], "big")
+        filler = content[place : place + 2] == b"\xff\xff"
+        if content[place : place + 1] != b"\xff" or not (filler or length >= 2):
+            raise DataError(f"damaged: no segment at byte {place:,}: copy it again", file=path)
+        place += 1 if filler else 2 + length
 
 
 def _lacks_data(content: bytes) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
 from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
-from handlens.io.damage import refuse_corrupt_jpeg, refuse_damaged_png, refuse_truncated
+from handlens.io.damage import PNG_SAMPLES, refuse_corrupt_jpeg, refuse_damaged_png, refuse_truncated
 from handlens.io.formats import of_file, why_unread
 from handlens.io.gate import file_size, open_file
 from handlens.io.orientation import UPRIGHT, of_exif, shown_shape, turn
@@ -42,7 +42,6 @@ JPEG_RATIO = 512
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
 _FORMATS = ("PNG", "JPEG", "TIFF")  # Pillow knows dozens more; one of them (EPS) starts another program
-_PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type to samples a pixel
 _EXPANDED = ("1", "P", "PA", "LA")  # modes that OpenCV turns into colours
 _SHOWN_AS = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB", "YCCK": "RGB"}
 _RARE_OF_TIFF = ("RGB", "YCbCr")  # modes in which Pillow reads colours that `tiff_pixels` does not know
@@ -213,7 +212,7 @@ def _png_bits(path: Path) -> int:
     """Bits a pixel, from the header chunk: Pillow's mode hides that grey may have 2 or 4."""
     with open_file(path) as stream:
         start = stream.read(26)
-    return max(1, start[24] * _PNG_SAMPLES.get(start[25], 1))
+    return max(1, start[24] * PNG_SAMPLES.get(start[25], 1))
 
 
 def _read_rare_header(path: Path) -> Header | None:

@@ -73,17 +73,21 @@ def decode(page: tifffile.TiffPage, byteorder: str, indices: Sequence[int], pack
 
 
 def refuse_unread_layout(page: tifffile.TiffPage, file: tifffile.TiffFile) -> None:
-    """ValueError where the directory has a tag of the layout that could not be read: tifffile would guess."""
+    """ValueError where the directory has a tag of the layout twice, or one that could not be read: tifffile guesses."""
     layout, stream = file.tiff, file.filehandle
     stream.seek(page.offset)
     (count,) = struct.unpack(layout.tagnoformat, stream.read(layout.tagnosize))
     content = stream.read(min(count, _MOST_TAGS) * layout.tagsize)
+    seen = set()
     for place in range(0, len(content) - layout.tagsize + 1, layout.tagsize):
         code, kind = struct.unpack_from(layout.byteorder + "HH", content, place)
         if code not in _LAYOUT:
             continue
         if code not in page.tags or kind not in _WHOLE or not isinstance(page.tags[code].value, int | tuple):
             raise ValueError(f"tag {code}, which says how the pixels lie, cannot be read")
+        if code in seen:
+            raise ValueError(f"tag {code}, which says how the pixels lie, is there twice")
+        seen.add(code)
 
 
 def segment_shape(page: tifffile.TiffPage) -> tuple[int, int]:
