@@ -64,7 +64,7 @@ import os, sys, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from fuzz import campaign, kinds
-from handlens.errors import DataError
+from handlens.errors import DataError, HandlensError
 
 def read(data, folder):
     number = int(data)
@@ -72,7 +72,7 @@ def read(data, folder):
     if number % 20 == 4: os.abort()
     if number % 20 == 5:
         while True: pass
-    if number % 20 == 6: raise DataError("\\x1b[2J")
+    if number % 20 == 6: raise HandlensError("\\x1b[2J")
     if number % 2: raise DataError("refused")
     return number
 
