@@ -1,4 +1,4 @@
-"""Folds that keep a group on one side: who is asked about while the others teach."""
+"""Cross-validation folds that keep the cases of a group together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values made before they are asked for, by a thread of its own that ends with whoever asks."""
+"""Prefetching: items are computed ahead by a background thread that ends with its consumer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Running an ONNX file that nobody trusts: read with limits, in a locked child process, asked through a pipe."""
+"""Running an untrusted ONNX file: read with limits, in a locked child process, queried through a pipe."""

@@ -1,4 +1,4 @@
-"""The process that holds the stranger's model: locks itself, reads requests, writes answers, knows nothing else.
+"""The process that holds an untrusted model: locks itself, reads requests, writes answers, knows nothing else.
 
 It is started in an empty folder, and empties its environment. Requests come on its standard input and answers leave on
 its standard output, as frames.

@@ -1,4 +1,4 @@
-"""What a process gives up before it touches a stranger's file: memory, time, network, files, other processes.
+"""What a process gives up before it touches an untrusted file: memory, time, network, files, other processes.
 
 Linux alone has all of it. `isolate`, `limit` and `lock` each give the guards that hold, so that nobody has to believe
 them. A filter of system calls keeps everything by itself; namespaces and capabilities are a second wall behind it.

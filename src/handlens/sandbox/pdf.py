@@ -1,7 +1,7 @@
-"""A stranger's PDF, asked through a pipe: which figures it has, and their pixels. Started, watched and ended from here.
+"""An untrusted PDF, queried through a pipe: its figures and their pixels. Started, watched and ended from here.
 
 PDFium runs in a process without privileges, with limits of time and memory. A page that ends that process, or that it
-does not finish, is that page's error; the next one is asked of a new process.
+does not finish, is that page's error; the next one goes to a new process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def list_figures(path: Path, *, seconds: float = SECONDS) -> list[PdfFigure | tu
             while page <= pages:
                 try:
                     listed = _figures(process.ask({"list": page}, seconds))
-                except (_DeadError, DataError) as error:  # the rest is asked of a new process
+                except (_DeadError, DataError) as error:  # the rest goes to a new process
                     found.append((page, str(error)))
                     page += 1
                     break

@@ -1,4 +1,4 @@
-"""The process that holds a stranger's PDF: locks itself, lists and reads figures, knows nothing else."""
+"""The process that holds an untrusted PDF: locks itself, lists and reads figures, knows nothing else."""
 
 from __future__ import annotations
 

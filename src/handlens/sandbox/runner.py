@@ -1,4 +1,4 @@
-"""A stranger's ONNX model, asked through a pipe and watched from here. Believes nothing it is told, nor its clock."""
+"""An untrusted ONNX model, queried through a pipe and watched from here. Believes nothing it is told, nor its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which items a step learns from: a pure function of seed, stage and step, made ahead by a thread of its own."""
+"""Which examples a step uses: a pure function of seed, stage and step, prefetched by a background thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of tensors that are atomic."""
+"""Tensors in files that are written atomically."""
 
 from __future__ import annotations
 

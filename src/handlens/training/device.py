@@ -1,4 +1,4 @@
-"""What torch must be told about the machine: threads, precision, memory, and sameness from run to run."""
+"""Torch settings for this machine: threads, precision, memory, determinism."""
 
 from __future__ import annotations
 

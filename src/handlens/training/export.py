@@ -1,4 +1,4 @@
-"""A trained network as one ONNX file, preparation inside, compared with torch before it is trusted."""
+"""A trained network as one ONNX file with its preprocessing, compared with torch before it is used."""
 
 from __future__ import annotations
 

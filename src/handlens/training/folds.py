@@ -1,4 +1,4 @@
-"""Out-of-fold predictions, kept as they come, and their exact score with decisions chosen on the other folds."""
+"""Out-of-fold predictions, stored as they come, and their exact score with decisions fitted on the other folds."""
 
 from __future__ import annotations
 

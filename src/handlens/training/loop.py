@@ -1,4 +1,4 @@
-"""The steps of one stage: rate, loss, gradient, average of weights, log, checkpoints."""
+"""The steps of one stage: learning rate, loss, gradient, moving average of weights, log, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mask network is told about its mistakes: cross-entropy, more of it at outlines, and overlap."""
+"""The loss of mask networks: cross-entropy, weighted at outlines, and soft Dice."""
 
 from __future__ import annotations
 

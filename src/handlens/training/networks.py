@@ -1,4 +1,4 @@
-"""What exported networks share: preparation inside, probabilities out, one memory layout or the other."""
+"""What exported networks share: preprocessing inside, probabilities out, memory format."""
 
 from __future__ import annotations
 

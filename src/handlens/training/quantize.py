@@ -1,4 +1,4 @@
-"""An exported file made smaller: weights as 16-bit floats, or all of it in 8-bit integers."""
+"""An exported file made smaller: fp16 weights, or int8 quantisation."""
 
 from __future__ import annotations
 

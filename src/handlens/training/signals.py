@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question that the loop asks between two steps."""
+"""Ctrl-C and SIGTERM as a flag that the loop checks between two steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders that a training learns from: the first, and those of `--more`, each with its own weight and licence."""
+"""The folders of a training: the first, and those of `--more`, each with its own weight and licence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks of a training: one for each fold, and one that learns from all; how many steps each takes."""
+"""The networks of a training: one for each fold, and one trained on all examples; how many steps each takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Augmentation of stained tissue: turned, resized, bent, stained otherwise, blurred, noisy."""
+"""Augmentation of stained tissue: rotation, scale, elastic deformation, stain, blur, noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The light U-Net: an encoder, a narrow decoder, and one logit for each pixel, with the preparation inside."""
+"""The light U-Net: an encoder, a narrow decoder, and one logit for each pixel, with preprocessing inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that lie beside what they show: by how much they do, and answers that are moved as they are.
+"""Labels that are shifted from what they show: by how much, and predictions that are shifted likewise.
 
 Who draws outlines with a program whose pixels begin elsewhere, or whose hand is steady but not quite in place, moves
 all nuclei of a slide alike. Half a pixel costs a hundredth of Dice on small nuclei. A network that learns from turned

@@ -1,4 +1,4 @@
-"""How ink is found without a network: grey and texture in layers that follow the sheet's surface, pooled coarsely.
+"""The baseline for ink, without a network: grey and texture in layers that follow the sheet, pooled coarsely.
 
 Ink is hardly denser than papyrus, but it lies on the surface, stands a little above it and is crackled: there the
 texture has no direction, while fibres have one. The stack is streamed once and reduced to blocks of pixels; depth,
