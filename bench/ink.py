@@ -115,7 +115,12 @@ def make_one(place: Path, seed: tuple[int, ...], kind: Kind, maps: list[Path]) -
     write_png(place / "inklabels.png", label)
 
 
-LAYER_PIECES = {"train/left": (0, 928), "train/middle": (992, 1888), "test/right": (1920, 2560)}
+LAYER_PIECES = {
+    "train/first": (0, 600),
+    "train/second": (632, 1232),
+    "train/third": (1264, 1888),
+    "test/right": (1920, 2560),
+}
 """Columns of the real layer: a piece to learn from for each fold, and the quarter that nothing is learned from."""
 
 

@@ -43,6 +43,11 @@ EPSILON = np.float32(1e-4)
 """Probabilities nearer to 0 or 1 are taken as this near where log-odds are averaged."""
 
 
+FEW_WEIGHT = 0.25
+"""Of the network for few slices, where both predict. Measured on four synthetic fragments that neither was trained on:
+F0.5 is as without it where ink is ordinary (0.671, 0.667), 0.03 less where it is weak; a half costs 0.04 and 0.10."""
+
+
 @dataclass(frozen=True, slots=True)
 class InkNetwork:
     """The ONNX file: a window (layers, H, W) to probabilities of squares. One thread: tiles are shared by many."""
@@ -61,13 +66,22 @@ class InkNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Several networks over the same window: probabilities with the mean of their log-odds."""
+    """Two networks over the same window: probabilities with the weighted mean of their log-odds."""
 
-    networks: tuple[Network, ...]
+    first: Network
+    second: Network
+    weight: float
+    """Of the second; the first has the rest."""
 
     def __call__(self, window: Bytes, /) -> Map:
-        log_odds = [np.log(p / (1 - p)) for p in (np.clip(net(window), EPSILON, 1 - EPSILON) for net in self.networks)]
-        return np.asarray(1 / (1 + np.exp(-np.mean(log_odds, axis=0))), np.float32)
+        first, second = (_log_odds(network(window)) for network in (self.first, self.second))
+        mean = first + np.float32(self.weight) * (second - first)
+        return np.asarray(1 / (1 + np.exp(-mean)), np.float32)
+
+
+def _log_odds(probability: Map) -> Map:
+    clipped = np.clip(probability, EPSILON, 1 - EPSILON)
+    return np.asarray(np.log(clipped / (1 - clipped)), np.float32)
 
 
 def open_network(path: Path, window: Window, *, untrusted: bool = False) -> InkNetwork:
@@ -176,7 +190,7 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     few = _open(open_model(model.folder / FEW_SLICES, challenge="ink"), context)
     if few.window != predictor.window:
         return replace(predictor, few=few)
-    return replace(predictor, network=Ensemble((predictor.network, few.network)), few=few)
+    return replace(predictor, network=Ensemble(predictor.network, few.network, FEW_WEIGHT), few=few)
 
 
 def _open(model: Model, context: Context[Rle, InkSettings]) -> InkPredictor:

@@ -44,7 +44,7 @@ LEVELS = 1024
 SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 """Pixels of the smallest piece that is kept: what may be chosen."""
 
-NEARLY = 0.015
+NEARLY = 0.005
 """How much of F0.5 is given for a lower threshold: in scans unlike those learned from, ink gets lower probabilities."""
 
 FEW_SHOWN = 3
@@ -101,7 +101,7 @@ def make_task(
     pooled = pool(sources, lambda folder: data.open_truth(folder, settings))
     window = replace(window_of(fields), spare=fields.augmentation.shift)
     parts = tuple(read_parts(pooled, window, cache, progress, folds=folds))
-    fragments = Fragments(parts, fields, tuple(source.name for source in pooled.sources))
+    fragments = Fragments(parts, fields, pooled.sources)
     return Task(
         challenge="ink",
         metric="F0.5",
@@ -140,7 +140,7 @@ class Fragments:
 
     parts: tuple[FragmentPart, ...]
     fields: InkTraining
-    folders: tuple[str, ...]
+    sources: tuple[Source, ...]
 
     def truth(self) -> Truth[Rle]:
         """What is asked and what is true, part by part."""
@@ -203,9 +203,10 @@ class Fragments:
         return choices[int(np.argmax(np.array(worth) >= max(worth) - LITTLE))]
 
     def _shares(self, indices: Sequence[int]) -> npt.NDArray[np.float64]:
-        """How much every part counts where a decision is made: folders alike, and parts of a folder alike."""
+        """How much every part counts where a decision is made: folders as in training, parts of a folder alike."""
         counts = Counter(self.parts[index].source for index in indices)
-        return np.array([1 / counts[self.parts[index].source] / len(counts) for index in indices])
+        shares = [self.sources[self.parts[index].source].weight / counts[self.parts[index].source] for index in indices]
+        return np.array(shares) / sum(shares)
 
     def _rate(self, index: int, coarse: Map, choice: FewSlices) -> float:
         part = self.parts[index]
@@ -248,7 +249,7 @@ class Fragments:
                     what = f"{FEW_SHOWN} slices of each" if cut else f"{part.slices} slices"
                     said = decision.apply(coarse, part.mask, slices=1 if few else part.slices)
                     value = fbeta(compare(said, part.label), beta=score.BETA, empty=score.EMPTY_F)
-                    rows.setdefault((self.folders[part.source], what), []).append(value)
+                    rows.setdefault((self.sources[part.source].name, what), []).append(value)
         lines = ["", "| folder | predicted from | parts | mean F0.5, out of fold |", "|---|---|---|---|"]
         for (source, what), values in sorted(rows.items()):
             lines.append(f"| {source} | {what} | {len(values)} | {np.mean(values):.4f} |")
