@@ -325,6 +325,14 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch):
         pass
 
 
+def test_another_version_on_a_worker_is_refused(dask, monkeypatch):
+    monkeypatch.setattr("handlens.inference.cluster.version", lambda _name: "9.9.9")
+    with pytest.raises(
+        HandlensError, match=r"the worker tcp://127.0.0.1:\d+ has handlens .*, the client 9\.9\.9: install"
+    ):
+        run(dask, tasks.make_square, [1])
+
+
 def test_nobody_to_connect_to_is_told(monkeypatch):
     monkeypatch.setattr("handlens.inference.cluster_spec.CONNECT_SECONDS", 1)
     with (

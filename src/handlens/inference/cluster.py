@@ -16,10 +16,13 @@ import tempfile
 import threading
 import time
 import uuid
+from asyncio import CancelledError
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Files = tuple[tuple[str, bytes], ...]
+Key = tuple[str, int, int]
 
 TRIES = 3
 """Workers that may die of an item; the last try is made while nothing else is under way, so that it is not another's
@@ -42,6 +46,15 @@ fault."""
 
 AHEAD = 2
 """Items given out for each thread: one to work on, one that is there when that is done."""
+
+AHEAD_SECONDS = 0.1
+"""More are given out where they end so fast: messages are collected for up to 10 ms at each of their stations."""
+
+AHEAD_MOST = 32
+"""For each thread."""
+
+PACE_SECONDS = 0.1
+"""Over which it is counted how many items end."""
 
 LOOK_AGAIN = 2.0
 """Seconds after which it is asked again how many threads there are: workers come and go."""
@@ -76,6 +89,26 @@ class DaskExecutor:
             run.close()
 
 
+class _Pace:
+    """How many items end in a second, lately."""
+
+    def __init__(self) -> None:
+        self.rate, self.ended, self.since = 0.0, 0, time.monotonic()
+
+    def count(self, ended: int) -> None:
+        self.ended += ended
+        passed = time.monotonic() - self.since
+        if passed > PACE_SECONDS:
+            self.rate, self.ended, self.since = self.ended / passed, 0, time.monotonic()
+
+
+def _outcome(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except (Exception, CancelledError) as error:
+        return error
+
+
 class _Run:
     """One call of `map`: what waits, what is under way, and how often workers died of each item."""
 
@@ -92,28 +125,50 @@ class _Run:
         self.client, self.payload, self.items, self.name, self.survive = client, payload, items, name, survive
         self.token = f"handlens-{hashlib.sha256(payload).hexdigest()[:12]}-{uuid.uuid4().hex[:8]}"
         self.function: Future[Any] | None = None
-        self.waiting = deque(range(len(items)))
+        self.fresh: Iterator[int] = iter(range(len(items)))
+        self.waiting: deque[int] = deque()  # the next one, and those that are asked again: a list of all would grow
         self.suspects: deque[int] = deque()
         self.deaths: Counter[int] = Counter()
         self.tries = 0
-        self.under_way: dict[str, tuple[Future[Any], int, bool]] = {}
+        self.under_way: dict[Key, tuple[Future[Any], int, bool]] = {}
         self.shunned: set[str] = set()
-        self.completed: Any = as_completed(loop=client.loop, with_results=True, raise_errors=False)
+        self.completed: Any = as_completed(loop=client.loop, raise_errors=False)
         self.threads, self.looked = 1, float("-inf")
         self.known: set[str] = set()
+        self.pace = _Pace()
 
     def results(self) -> Generator[tuple[int, Files, Any], None, None]:
         while True:
             self._give_out()
             if not self.under_way:
                 return
-            future, content = next(self.completed)
-            _, index, alone = self.under_way.pop(future.key)
+            found: list[tuple[int, Files, Any]] = []
+            failure: BaseException | None = None
+            for key, content in self._finished():
+                _, index, alone = self.under_way.pop(key)
+                try:
+                    taken = self._take(index, key, content, alone)
+                except Exception as error:
+                    failure = failure or error
+                    continue
+                found += [(index, *taken)] if taken is not None else []
+            if failure is None:
+                self._give_out()  # before results are used: nobody waits for that
+            yield from found
+            if failure is not None:
+                raise failure
+
+    def _finished(self) -> list[tuple[Key, Any]]:
+        """What has ended since: bytes, or the error in their place. At least one; together, for each asking costs."""
+        futures = self.completed.next_batch(block=True)
+        self.pace.count(len(futures))
+        try:
+            contents = self.client.gather(futures)
+        except (Exception, CancelledError):
+            contents = [_outcome(future) for future in futures]
+        for future in futures:
             future.release()
-            found = self._take(index, future.key, content, alone)
-            self._give_out()  # before the result is used: nobody waits for that
-            if found is not None:
-                yield index, *found
+        return list(zip((future.key for future in futures), contents, strict=True))
 
     def close(self) -> None:
         """Nothing is left to do on the cluster, whatever is under way."""
@@ -125,15 +180,24 @@ class _Run:
             self.function.release()
 
     def _give_out(self) -> None:
-        room = AHEAD * self._count_threads()
-        while self.waiting and len(self.under_way) < room:
+        room = self._room() if self._has_more() else 0
+        while len(self.under_way) < room and self._has_more():
             self._submit(self.waiting.popleft())
         if self.suspects and not self.under_way:
             self._submit(self.suspects.popleft(), alone=True)
 
+    def _room(self) -> int:
+        threads = self._count_threads()
+        return min(AHEAD_MOST * threads, AHEAD * threads + int(self.pace.rate * AHEAD_SECONDS))
+
+    def _has_more(self) -> bool:
+        if not self.waiting:
+            self.waiting.extend(islice(self.fresh, 1))
+        return bool(self.waiting)
+
     def _count_threads(self) -> int:
-        if self.waiting and time.monotonic() - self.looked > LOOK_AGAIN:
-            with suppress(OSError):  # what is under way tells that the scheduler is gone
+        if time.monotonic() - self.looked > LOOK_AGAIN:
+            with suppress(Exception, CancelledError):  # what is under way tells that the scheduler is gone
                 known = self.client.nthreads()
                 self.threads = sum(count for address, count in known.items() if address not in self.shunned) or 1
                 if known.keys() - self.known:  # or Dask would ask the one that has the predictor, before all others
@@ -144,7 +208,7 @@ class _Run:
 
     def _submit(self, index: int, *, alone: bool = False) -> None:
         self.tries += 1
-        key = f"{self.token}-{index}-{self.tries}"
+        key = self.token, index, self.tries  # Dask counts what has the same first word together
         where = {"workers": self._others()} if self.shunned else {}
         future = self.client.submit(
             work_on, self._function(), self.token, pickled(self.items[index]), key=key, pure=False, **where
@@ -159,14 +223,14 @@ class _Run:
         if self.function is None:
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
                 self.function = self.client.submit(
-                    _same, self.payload, key=f"{self.token}-function-{self.tries}", pure=False
+                    _same, self.payload, key=(f"{self.token}-function", self.tries), pure=False
                 )
         return self.function
 
     def _others(self) -> list[str]:
         return [address for address in self.client.nthreads() if address not in self.shunned]
 
-    def _take(self, index: int, key: str, content: Any, alone: bool) -> tuple[Files, Any] | None:
+    def _take(self, index: int, key: Key, content: Any, alone: bool) -> tuple[Files, Any] | None:
         """Files and result of an item; None where it is tried again."""
         from distributed.scheduler import KilledWorker
 
@@ -178,14 +242,13 @@ class _Run:
                 self._shun(index, extra, value)
                 return None
             raise value
-        error = content[1] if isinstance(content, tuple) else content
-        if isinstance(error, KilledWorker):
-            return self._bury(index, error, alone, own=error.task == key)
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "handlens":
-            raise HandlensError("a worker of the cluster has no handlens: install the same version there") from None
-        if isinstance(content, tuple):
-            raise error
-        raise self._gone() from None
+        if isinstance(content, KilledWorker):
+            return self._bury(index, content, alone, own=content.task == key)
+        if isinstance(content, CancelledError | FutureCancelled):
+            raise self._gone()
+        if isinstance(content, ModuleNotFoundError) and (content.name or "").split(".")[0] == "handlens":
+            raise HandlensError("a worker of the cluster has no handlens: install the same version there")
+        raise content
 
     def _bury(self, index: int, error: Any, alone: bool, *, own: bool) -> tuple[Files, Any] | None:
         """A worker died. Items that only waited there are not told from the one that it worked on: ask again."""

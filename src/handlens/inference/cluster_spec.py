@@ -24,6 +24,12 @@ JOIN_SECONDS = 60
 CONNECT_SECONDS = 10
 """How long a scheduler may take to answer."""
 
+STARTED_HERE = {
+    "distributed.scheduler.allowed-failures": 0,  # how often an item is tried is decided by the executor
+    "distributed.worker.profile.enabled": False,  # it looks at every thread a hundred times a second, for a dashboard
+}
+"""Settings of Dask for schedulers and workers that a command starts."""
+
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+")
 
 
@@ -51,7 +57,7 @@ def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExec
     import dask
 
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))  # of those started here
+        stack.enter_context(dask.config.set(STARTED_HERE))
         with held_interrupt(), threads_each(1):
             target: Any = where
             if where == "local":
