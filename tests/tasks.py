@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from handlens.errors import DataError, HandlensError, ModelError, Problem, SubmissionError
@@ -131,3 +132,59 @@ class Staged:
 
 def two_efforts(predictor):
     return [Effort("half", 0.5, predictor), Effort("whole", 1.0, predictor)]
+
+
+# --- for executors: `make` is given a folder ----------------------------------------------------------------------
+
+
+def make_there(make, folder):
+    """A function of the above for an executor."""
+    return make()
+
+
+def make_writer(folder):
+    return partial(write_item, folder)
+
+
+def write_item(folder, item):
+    """Leave files for an item, one of them in a folder of its own; the result tells the process."""
+    (folder / "deep" / f"{item}").mkdir(parents=True, exist_ok=True)
+    (folder / "deep" / f"{item}" / "bytes").write_bytes(bytes(range(item)))
+    (folder / f"{item}.txt").write_text(f"item {item}")
+    return os.getpid()
+
+
+def make_unreliable(stage, folder):
+    return partial(be_unreliable, stage)
+
+
+def be_unreliable(stage, item):
+    """Die, hang or run out of disk as `item`, a pair of a number and a word, says; each call leaves a mark."""
+    number, word = item
+    time.sleep(0.01)
+    with (stage / f"asked-{number}").open("a") as stream:
+        stream.write(f"{os.getpid()}\n")
+    first = len((stage / f"asked-{number}").read_text().splitlines()) == 1
+    if word == "poison" or (word == "die once" and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if word == "full" and os.environ.get("HANDLENS_TEST_DISK") == "full":
+        Path("/dev/full").write_text("no room")
+    if os.environ.get("HANDLENS_TEST_SLOW"):
+        time.sleep(0.3)
+    if word == "wait":
+        wait = stage / "go"
+        while not wait.exists():
+            time.sleep(0.01)
+    return number * number
+
+
+def make_session(session, folder):
+    return lambda item: (session.path.name, session.threads)
+
+
+def open_payload(payload):
+    """What a worker makes of a packed session."""
+    import pickle
+
+    _, make = pickle.loads(payload)
+    return make(None)(None)

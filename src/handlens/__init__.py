@@ -169,6 +169,7 @@ def solve(
     keep_going: bool = False,
     overwrite: bool = False,
     workers: int | None = 1,
+    cluster: str | None = None,
     deadline: float | str | None = None,
     untrusted: bool = False,
     progress: Progress | None = None,
@@ -179,6 +180,7 @@ def solve(
     `model` is the folder of a `train`; with `untrusted` it runs in a sandbox. With more than one of
     `workers`, or None for one on each core, call it under
     `if __name__ == "__main__":`, because the other processes import your script. In a notebook a progress bar shows.
+    `cluster` is what `--cluster` takes, and shares the cases among other machines.
     `deadline`, in seconds or as `3h50m`, is when it is done, counted from the call: see `handlens solve --help`.
 
     >>> import handlens, pathlib, tempfile
@@ -188,10 +190,11 @@ def solve(
     ('submission.csv', 2, True)
     """
     from handlens import pipeline
+    from handlens.inference.cluster_spec import open_executor
 
     chosen = challenge(name)
     seconds = pipeline.read_duration(deadline) if isinstance(deadline, str) else deadline
-    with _progress(name, progress) as shown:
+    with open_executor(cluster, None if workers == 1 else workers) as executor, _progress(name, progress) as shown:
         return pipeline.solve(
             chosen,
             Path(folder),
@@ -204,6 +207,7 @@ def solve(
             keep_going=keep_going,
             overwrite=overwrite,
             workers=workers,
+            executor=executor,
             deadline=None if seconds is None else pipeline.Deadline(seconds),
             untrusted=untrusted,
             progress=shown,
@@ -256,20 +260,29 @@ def inspect(
     out: str | Path | None = None,
     seconds: float = 13.0,
     workers: int = 1,
+    cluster: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Look for copied regions in figures: files, PDFs, folders; the most suspicious record comes first.
 
-    With `out`, pages that show them side by side are written there.
+    With `out`, pages that show them side by side are written there. `cluster` is what `--cluster` takes.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.inference.cluster_spec import open_executor
 
     paths = [figures] if isinstance(figures, str | Path) else list(figures)
     place = None if out is None else Path(out)
-    with _progress("inspect", progress) as shown:
+    started = None if workers == 1 else workers
+    with open_executor(cluster, started) as executor, _progress("inspect", progress) as shown:
         return inspection.inspect_figures(
-            [Path(path) for path in paths], place, seconds=seconds, workers=workers, overwrite=overwrite, progress=shown
+            [Path(path) for path in paths],
+            place,
+            seconds=seconds,
+            workers=workers,
+            executor=executor,
+            overwrite=overwrite,
+            progress=shown,
         )
 
 

@@ -21,6 +21,13 @@ HELP_WIDTH = 80
 """Columns of help texts: what the narrowest usual terminal has."""
 
 
+CLUSTER = click.option(
+    "--cluster",
+    metavar="WHERE",
+    help="Share cases among the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, `local`, or a YAML file.",
+)
+
+
 class ChallengeGroup(click.Group):
     """A command with a sub-command for each challenge that supports it, built when it is needed."""
 

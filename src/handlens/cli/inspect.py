@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from handlens.cli.groups import CLUSTER
 from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
 
@@ -20,21 +21,39 @@ PATH = click.Path(path_type=Path)
 @click.option(
     "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time limit for one figure."
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Figures at the same time.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
+@CLUSTER
 @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
 @JSON
 def inspect(
-    figures: tuple[Path, ...], out: Path | None, seconds: float, workers: int, overwrite: bool, as_json: bool
+    figures: tuple[Path, ...],
+    out: Path | None,
+    seconds: float,
+    workers: int | None,
+    cluster: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Find regions of figures that are copies of others, and show them side by side.
 
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.inference.cluster_spec import open_executor
 
-    with progress_bar("inspect") as progress, resumable() if out else nullcontext():
+    with (
+        open_executor(cluster, workers) as executor,
+        progress_bar("inspect") as progress,
+        resumable() if out else nullcontext(),
+    ):
         records = inspection.inspect_figures(
-            figures, out, seconds=seconds, workers=workers, overwrite=overwrite, progress=progress
+            figures,
+            out,
+            seconds=seconds,
+            workers=workers or 1,
+            executor=executor,
+            overwrite=overwrite,
+            progress=progress,
         )
     if as_json:
         print_json({"figures": records})

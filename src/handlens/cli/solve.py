@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.groups import CLUSTER, ChallengeGroup, with_options
 from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
 from handlens.cli.score import PART, REPORT, wanted
 from handlens.errors import HandlensError, counted
@@ -82,16 +82,18 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     @click.option(
         "--workers", type=click.IntRange(1), help="Processes  [default: one per core for slow predictors, else 1]"
     )
+    @CLUSTER
     @PART
     @REPORT
     @JSON
-    def command(folder: Path, out: Path, as_json: bool, report: bool | None, **rest: Any) -> None:
+    def command(folder: Path, out: Path, as_json: bool, report: bool | None, cluster: str | None, **rest: Any) -> None:
         """Predict every case of DATA: a data folder, or one image or fragment.
 
         Writes OUT/submission.csv, checked, scores it where labels are there, and ends with OUT/report.html, a page to
         look at. When interrupted, the same command resumes.
         """
         from handlens import pipeline
+        from handlens.inference.cluster_spec import open_executor
 
         names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers", "untrusted")
         how = {name: rest.pop(name) for name in names}
@@ -101,10 +103,9 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         settings = challenge.settings(**rest)
         details(f"settings: {settings}")
         with_page = wanted(report, as_json) and seconds is None  # a page must not make it late
-        with progress_bar(challenge.name) as progress, resumable():
-            solved = pipeline.solve(
-                challenge, folder, out, settings=settings, for_report=with_page, progress=progress, **how
-            )
+        with open_executor(cluster, how["workers"]) as executor, progress_bar(challenge.name) as progress, resumable():
+            how |= {"for_report": with_page, "executor": executor}
+            solved = pipeline.solve(challenge, folder, out, settings=settings, progress=progress, **how)
             page = pipeline.report_solve(challenge, out)[0] if with_page else None
         for note in solved.notes:
             message(note)

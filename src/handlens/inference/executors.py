@@ -1,4 +1,7 @@
-"""Work shared among processes: each does one item at a time, so that it is known what a process died of."""
+"""Who does the work: this process, or several of this machine. `inference.cluster` has those of other machines.
+
+Each process does one item at a time, so that it is known what a process died of.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from handlens.errors import HandlensError
 
@@ -20,6 +25,52 @@ Result = TypeVar("Result")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 """How libraries are told to keep to one thread; they read it when they are loaded, so before a process starts."""
+
+
+class Executor(Protocol):
+    """Who does the work. Results do not depend on it, nor the files that are left."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all is done in this process, which can then report parts of an item."""
+
+    def map(
+        self,
+        make: Callable[[Path | None], Callable[[Item], Result]],
+        items: Sequence[Item],
+        *,
+        out: Path | None = None,
+        name: Callable[[Item], str] = str,
+        survive: Callable[[Item, HandlensError], Result] | None = None,
+    ) -> Generator[tuple[int, Result], None, None]:
+        """Index and result of every item, once, as they come.
+
+        `make` is given the folder for the files of items and gives the function, once in each process. Files are in
+        `out` before their item's result is. That folder is another one where the process has another disk: they are
+        brought to `out`. Errors, `name`, `survive` and closing are as in `map_in_processes`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """So many processes of this machine; one is this process itself."""
+
+    workers: int = 1
+
+    @property
+    def is_here(self) -> bool:
+        return self.workers <= 1
+
+    def map(
+        self,
+        make: Callable[[Path | None], Callable[[Item], Result]],
+        items: Sequence[Item],
+        *,
+        out: Path | None = None,
+        name: Callable[[Item], str] = str,
+        survive: Callable[[Item, HandlensError], Result] | None = None,
+    ) -> Generator[tuple[int, Result], None, None]:
+        return map_in_processes(partial(make, out), items, workers=self.workers, name=name, survive=survive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +282,7 @@ def _work(pipe: Connection[Any, Any], payload: bytes, silenced: int) -> None:
             function = function or pickle.loads(payload)()
             answer = pickle.dumps((True, function(pickle.loads(content))))
         except Exception as error:
-            answer = _packed_error(error)
+            answer = packed_error(error)
         try:
             pipe.send_bytes(answer)
         except OSError:
@@ -248,7 +299,7 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _packed_error(error: Exception) -> bytes:
+def packed_error(error: Exception) -> bytes:
     """The error as it is, where it can travel; otherwise its words. One of ours needs no traceback, others do."""
     import traceback
 

@@ -7,7 +7,15 @@ from types import ModuleType
 
 from handlens.errors import HandlensError
 
-EXTRAS = {"pyarrow": "parquet", "zarr": "zarr", "numcodecs": "zarr", "starlette": "app", "uvicorn": "app"}
+EXTRAS = {
+    "pyarrow": "parquet",
+    "zarr": "zarr",
+    "numcodecs": "zarr",
+    "starlette": "app",
+    "uvicorn": "app",
+    "distributed": "cluster",
+    "yaml": "cluster",
+}
 """Library to the extra of this package that installs it."""
 
 

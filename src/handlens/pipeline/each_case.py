@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import HandlensError
-from handlens.inference.executors import map_in_processes, usable_cores
-from handlens.runstore.store import ArrayFolder, RunStore
+from handlens.errors import DiskFullError, HandlensError
+from handlens.inference.executors import Executor, Processes, usable_cores
+from handlens.runstore.store import RunStore
 from handlens.settings import SettingsT
 from handlens.types import (
     AnswerT,
@@ -20,6 +20,8 @@ from handlens.types import (
     Case,
     CasePredictor,
     Challenge,
+    Checkpoints,
+    NoCheckpoints,
     Prediction,
     Predictor,
     Progress,
@@ -65,13 +67,15 @@ class CaseWorker:
     predictor: CasePredictor[Any, Any]
     artefacts: tuple[Artefact[Any], ...]
     out: Path
-    checkpoints: Callable[[str], ArrayFolder]
+    checkpoints: Callable[[str], Checkpoints]
     keep_going: bool
     tell: Callable[..., None] | None = None
 
     def __call__(self, case: Case) -> Answered | _Unread:
         try:
             return self._predict(case)
+        except DiskFullError:  # no fault of the case
+            raise
         except HandlensError as error:
             if not self.keep_going:
                 raise
@@ -109,21 +113,23 @@ def predict_all(
     keep_going: bool,
     workers: int | None,
     tell: ProgressCounter,
+    executor: Executor | None = None,
 ) -> Predicted:
     """A row for every case; cases that the journal has already are not predicted again.
 
-    An empty answer in place of a case that cannot be read is no answer: the journal does not keep it.
+    An `executor` takes the place of `workers`. An empty answer in place of a case that cannot be read is no answer:
+    the journal does not keep it.
     """
     codec, journal, warnings = challenge.codec(settings), store.journal(), store.journal("warnings")
     waiting = [case for case in cases if case.id not in journal.done]
     known = len(cases) - len(waiting)
     tell.cases(known)
-    count = count_workers(challenge, workers, len(waiting))
+    executor = executor or Processes(count_workers(challenge, workers, len(waiting)))
     alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, tell.part_of_a_case)
-    work = alone if count <= 1 else replace(alone, tell=None)  # a copy in another process reports nothing
+    work = alone if executor.is_here else replace(alone, tell=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}
     if waiting:
-        results = map_in_processes(partial(_given, work), waiting, workers=count, name=lambda case: case.id)
+        results = executor.map(partial(_in_folder, work), waiting, out=store.folder, name=lambda case: case.id)
         with closing(journal), closing(warnings), closing(results):
             for done, (index, result) in enumerate(results, known + 1):
                 if isinstance(result, _Unread):
@@ -141,9 +147,16 @@ def predict_all(
     return Predicted({**journal.done, **empty}, notes, warned)
 
 
-def _given(work: CaseWorker) -> CaseWorker:
-    """The predictor was loaded once, for all processes."""
-    return work
+def _in_folder(work: CaseWorker, folder: Path | None) -> CaseWorker:
+    """The work with its files in this folder. The predictor was loaded once, for all processes.
+
+    A folder on another machine goes with its worker, so there is no use in checkpoints.
+    """
+    return work if folder in (None, work.out) else replace(work, out=folder, checkpoints=_no_checkpoints)
+
+
+def _no_checkpoints(_case: str) -> Checkpoints:
+    return NoCheckpoints()
 
 
 def count_workers(challenge: AnyChallenge, workers: int | None, waiting: int) -> int:

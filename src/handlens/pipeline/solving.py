@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handlens.errors import DataError, HandlensError, ModelError, counted
+from handlens.inference.executors import Executor
 from handlens.inference.model import digest
 from handlens.io.files import write_text
 from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
@@ -114,6 +115,7 @@ def solve(
     keep_going: bool = False,
     overwrite: bool = False,
     workers: int | None = 1,
+    executor: Executor | None = None,
     deadline: Deadline | None = None,
     for_report: bool = False,
     untrusted: bool = False,
@@ -123,7 +125,8 @@ def solve(
 
     Stopped at any moment and called again, it resumes. With `keep_going` a case that cannot be read gets the empty
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
-    number of `workers`; None is one for each core where the challenge is `parallel`. An output folder of another run
+    number of `workers`; None is one for each core where the challenge is `parallel`. An `executor` takes
+    their place: the answers are the same. An output folder of another run
     is refused unless `overwrite` is said. With `untrusted` the model runs in a sandbox, and notes say what this machine
     cannot keep it from. `for_report`: leave what a report shows beside the answers.
 
@@ -132,6 +135,8 @@ def solve(
     """
     started = time.perf_counter()
     refuse_format(form)
+    if executor is not None and deadline is not None:
+        raise HandlensError("a deadline is kept by processes of this machine: leave --cluster out, or --deadline")
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
     keep_going = keep_going or deadline is not None
@@ -166,7 +171,7 @@ def solve(
             predict_here = partial(predict_all, challenge, cases, predictor, settings, store)
             kept = challenge.report.keep if for_report and challenge.report else None
             writers = (*challenge.artefacts(settings), *([kept] if kept else []))
-            predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter)
+            predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter, executor=executor)
             weights_of = predictor.model
         rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
         codec = challenge.codec(settings)

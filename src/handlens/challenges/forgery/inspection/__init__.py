@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handlens.challenges.forgery.options import SECONDS
-from handlens.errors import DataError, HandlensError
+from handlens.errors import DataError, DiskFullError, HandlensError
+from handlens.inference.executors import Executor, Processes
 from handlens.io.files import replacing, write_text
 from handlens.io.gate import is_there, read_text
 from handlens.types import Progress, no_progress
@@ -70,6 +71,7 @@ def inspect_figures(
     *,
     seconds: float = SECONDS,
     workers: int = 1,
+    executor: Executor | None = None,
     overwrite: bool = False,
     progress: Progress = no_progress,
     make_look: Callable[[], Look] | None = None,
@@ -78,7 +80,7 @@ def inspect_figures(
 
     With `out`, pages, records and pictures are written there, each file atomically. A figure that cannot be
     read gets a record with its `error`, and the others are still looked at. A run that was stopped resumes.
-    `make_look` replaces the predictor.
+    An `executor` takes the place of `workers`; `make_look` replaces the predictor.
     """
     from handlens.challenges.forgery.inspection.reading import find_figures, list_files
     from handlens.runstore.store import open_store
@@ -86,8 +88,9 @@ def inspect_figures(
     files = list_files(paths, out=out)
     settings = f"at most {seconds:g} s for each figure"
     make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
+    executor = executor or Processes(workers)
     if out is None:
-        return _inspect_all(find_figures(files), partial(make, None), None, None, workers, progress)
+        return _inspect_all(find_figures(files), partial(make, alone=True), None, None, executor, progress)
     _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
     places = (str(path.absolute()) for path, _ in files)
@@ -98,7 +101,7 @@ def inspect_figures(
         target = Target(out, alone=len(figures) == 1)
         journal = store.journal("figures")
         with closing(journal):
-            records = _inspect_all(figures, partial(make, target), target, journal, workers, progress)
+            records = _inspect_all(figures, partial(make, alone=target.alone), target, journal, executor, progress)
         if len(records) == len(figures):
             store.finish()
     return records
@@ -106,15 +109,14 @@ def inspect_figures(
 
 def _inspect_all(
     figures: Sequence[Figure],
-    make: Callable[[], Callable[[Figure], Record]],
+    make: Callable[[Path | None], Callable[[Figure], Record]],
     target: Target | None,
     journal: Journal | None,
-    workers: int,
+    executor: Executor,
     progress: Progress,
 ) -> list[Record]:
     """A record of every figure; those that an earlier, stopped run finished are taken from its journal."""
     from handlens.challenges.forgery.inspection.words import rank
-    from handlens.inference.executors import map_in_processes
 
     done: dict[int, Record] = {}
     for index, figure in enumerate(figures):
@@ -122,10 +124,13 @@ def _inspect_all(
             done[index] = earlier
     waiting = [index for index in range(len(figures)) if index not in done]
     progress(len(done), len(figures))
-    results = map_in_processes(
+    if target:
+        for index in waiting:
+            _clear(target.out / figures[index].folder)
+    results = executor.map(
         make,
         [figures[index] for index in waiting],
-        workers=workers,
+        out=target.out if target else None,
         name=lambda figure: figure.name,
         survive=lambda figure, error: {**_facts(figure, ""), "error": str(error)},
     )
@@ -181,7 +186,10 @@ def _refuse_foreign(out: Path, overwrite: bool) -> None:
         raise DataError("this page is not ours and would be overwritten: name another folder", file=page)
 
 
-def _make_inspector(make_look: Callable[[], Look], settings: str, target: Target | None) -> Callable[[Figure], Record]:
+def _make_inspector(
+    make_look: Callable[[], Look], settings: str, out: Path | None, *, alone: bool
+) -> Callable[[Figure], Record]:
+    target = Target(out, alone) if out else None
     return partial(inspect_figure, look=make_look(), settings=settings, target=target)
 
 
@@ -192,6 +200,8 @@ def inspect_figure(figure: Figure, *, look: Look, settings: str, target: Target 
         return _inspect(figure, record, look, target)
     except MemoryError:
         return {**record, "error": "not enough memory for this figure"}
+    except DiskFullError:  # no fault of the figure: the run resumes where there is room
+        raise
     except DataError as error:
         return {**record, "error": error.what}
     except (HandlensError, OSError) as error:
@@ -226,8 +236,6 @@ def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) 
     display, named = aligning.as_display(picture), name_groups(findings)
     del picture
     folder = target.out / figure.folder if target else None
-    if folder:
-        _clear(folder)
     pairs, strips = _compare_all(display, named, folder)
     record |= {
         "height": int(display.shape[0]),
