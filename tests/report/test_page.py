@@ -233,3 +233,17 @@ def test_a_missing_value_is_an_error_not_a_gap():
 
 def test_our_script_has_no_way_to_run_text():
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|eval\(|document\.write|Function\(", asset("viewer.js"))
+
+
+def test_a_warning_that_cases_share_stands_once_above_them():
+    cases = [ShownCase(str(number), number, warnings=["looks odd <b>"]) for number in range(40)]
+    cases.append(ShownCase("40", 40, warnings=["alone", "looks odd <b>"]))
+    report = Report("solve", "t", "s", "v", cases=cases)
+    page = page_of(report, twin="t.json")
+    visible = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)
+    assert visible.count("looks odd") == 1
+    assert "<b>Warning 1</b>, 41 of 41 cases: looks odd &lt;b&gt;" in page
+    assert visible.count(">Warning 1</span>") == 41
+    assert visible.count(">Alone</span>") == 1
+    assert '<option value="warning 1">' in page
+    assert report.as_json()["shared_warnings"] == {"looks odd <b>": [str(number) for number in range(41)]}
