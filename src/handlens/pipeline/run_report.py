@@ -39,7 +39,7 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
         kind="train",
         title=f"{challenge.title}: a training",
         subtitle=f"{manifest['folder']} · measured out of fold",
-        verdict=" · ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:1]) or "Trained.",
+        verdict=_verdict(challenge, score, numbers),
         state="scored",
         challenge=challenge.name,
         metric=challenge.metric,
@@ -64,6 +64,12 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
     )
     write_report(report, run / PAGE)
     return run / PAGE
+
+
+def _verdict(challenge: AnyChallenge, score: float | None, numbers: Mapping[str, Any]) -> str:
+    if score is not None:
+        return f"{challenge.metric.partition(',')[0].partition(':')[0]} {score:.4f}, out of fold"
+    return " · ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:1]) or "Trained."
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:

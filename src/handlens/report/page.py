@@ -20,9 +20,6 @@ GENERATOR = "handlens report"
 
 WITH_WARNINGS = "with warnings"
 
-SHARED = 2
-"""Cases from which on a warning that they have in common stands once above them, with a number."""
-
 GROUP_SIZE = 60
 """Cards that a browser lays out together when they come near the screen: rows of up to six are full to the last."""
 
@@ -77,18 +74,17 @@ class Report:
         return any(case.value is not None for case in self.cases)
 
     @property
-    def shared_warnings(self) -> dict[str, list[str]]:
-        """The ids of the cases that each warning is about, where there are several; the commonest warning first."""
+    def warnings(self) -> dict[str, list[str]]:
+        """The ids of the cases that each warning is about, the commonest warning first."""
         about: dict[str, list[str]] = {}
         for case in self.cases:
             for warning in dict.fromkeys(case.warnings):
                 about.setdefault(warning, []).append(case.id)
-        several = {warning: ids for warning, ids in about.items() if len(ids) >= SHARED}
-        return dict(sorted(several.items(), key=lambda item: -len(item[1])))
+        return dict(sorted(about.items(), key=lambda item: -len(item[1])))
 
     def as_json(self) -> dict[str, Any]:
         """The twin: all but the pixels."""
-        page = asdict(self) | {"shared_warnings": self.shared_warnings}
+        page = asdict(self) | {"warnings": self.warnings}
         page["sections"] = [
             {"title": part.title, "text": part.text, "items": [_item_json(item) for item in part.items]}
             for part in self.sections
@@ -107,7 +103,8 @@ def write_report(report: Report, path: Path, *, back: str = "") -> None:
 def page_of(report: Report, *, twin: str, back: str = "") -> str:
     """The page as text."""
     mixed = report.kind == "demo"  # scores of several challenges: the worst of all would be of one alone
-    numbers = {warning: number for number, warning in enumerate(report.shared_warnings, 1)}
+    about = report.warnings
+    numbers = {warning: number for number, warning in enumerate(about, 1)}
     cards = [_case(case, numbers) for case in (report.cases if mixed else order_cases(report.cases))]
     scale = None
     if report.score is not None:
@@ -122,7 +119,7 @@ def page_of(report: Report, *, twin: str, back: str = "") -> str:
         sections=[_section(part) for part in report.sections],
         cards=cards,
         mixed=mixed,
-        warnings=[(warning, len(report.shared_warnings[warning])) for warning in numbers],
+        warnings=[(warning, len(ids)) for warning, ids in about.items()],
         group_size=GROUP_SIZE,
         tags=_tags(cards),
         twin=twin,
@@ -136,21 +133,20 @@ def order_cases(cases: Sequence[ShownCase]) -> list[ShownCase]:
 
 
 def _case(case: ShownCase, numbers: Mapping[str, int]) -> dict[str, Any]:
-    """What a card shows; `numbers` are those of warnings that stand above the cards."""
+    """What a card shows; `numbers` are those of the warnings, which stand at the top of the page."""
     pictures = dict(case.pictures)
     thumbnail = pictures.pop("thumbnail", "")
     tags = [*case.tags, *case.losses]
     tags += [WITH_WARNINGS] if case.warnings or case.fault else []
-    shared = sorted({numbers[warning] for warning in case.warnings if warning in numbers})
-    tags += [f"warning {number}" for number in shared]
+    warnings = sorted({numbers[warning] for warning in case.warnings})
+    tags += [f"warning {number}" for number in warnings]
     data = {**_case_json(case), **pictures}
     return {
         "id": case.id,
         "place": case.place,
         "value": case.value,
         "words": case.words,
-        "warnings": [warning for warning in case.warnings if warning not in numbers],
-        "shared": shared,
+        "warnings": warnings,
         "fault": case.fault,
         "thumbnail": thumbnail,
         "size": (pictures.get("width", 1), pictures.get("height", 1)),
