@@ -448,7 +448,12 @@ def test_judge_finds_labels_beside_the_test_cases(lesions, tmp_path):
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("3 cases, 2 models\n")
     assert model.name in done.stdout, "where it is no terminal, no name is broken"
-    page = json.loads(handlens("judge", "lesions", model, "--data", lesions, "--json", "-q").stdout)
+    assert "standings.html: the standings, to look at" in done.stderr
+    assert json.loads((tmp_path / "standings.json").read_text())["kind"] == "judge"
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    page = json.loads(handlens("judge", "lesions", model, "--data", lesions, "--json", "-q", cwd=quiet).stdout)
+    assert not list(quiet.iterdir())
     assert (page["cases"], page["models"][0]["rank"]) == (3, 1)
 
 

@@ -108,6 +108,11 @@ def test_a_machine_that_becomes_three_times_slower_half_way():
     assert sum(before) / len(before) > sum(after) / len(after)
 
 
+def test_what_was_still_at_work_when_the_time_was_over_is_unanswered():
+    run = bench.simulate(117)  # the machine becomes slower while the last cases are at work
+    assert (run.cases, run.answered, run.unanswered) == (13, 10, 3)
+
+
 def test_answers_of_an_earlier_run_are_not_asked_for_again():
     schedule, _, _, order = run(count=6, known={0: 2, 1: 2, 2: 0})
     assert {case for case, _ in order} == {2, 3, 4, 5}

@@ -1,4 +1,6 @@
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -105,6 +107,45 @@ def test_a_bundle_is_installed_and_solves_without_a_network(make, hidden, image,
     assert "submission.csv is valid" in shown
 
 
+@pytest.mark.slow
+def test_a_training_notebook_goes_on_with_what_an_earlier_run_kept(make, image, tmp_path):
+    """Executed on a copy of the data, without a network: figures that were matched are not matched again."""
+    engine_or_skip(None)
+    challenge = registry.challenge("forgery")
+    data, entry = tmp_path / "data", shutil.copytree(make("forgery"), tmp_path / "handlens-forgery")
+    pipeline.sample(challenge, data, seed=4, cases=3, size=200)
+    shutil.rmtree(data / "truth", ignore_errors=True)  # as an entry sees it
+
+    def stop(done, _total, _words=""):
+        if done >= 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.train(challenge, data, entry / "run", progress=stop)
+    (kept,) = (entry / "run").rglob("matches-*.jsonl")
+    before = kept.read_text().splitlines()
+    assert len(before) >= 2
+    book = json.loads((entry / "notebooks" / "02_train.ipynb").read_text())
+    place = next(n for n, cell in enumerate(book["cells"]) if "picking up" in "".join(cell["source"]))
+    watched = "".join(book["cells"][place]["source"]).replace("    pick_up(earlier, run, data)\n", WATCH)
+    assert WATCH in watched
+    book["cells"][place]["source"] = watched
+    (entry / "notebooks" / "02_train.ipynb").write_text(json.dumps(book))
+    found = run_entry(
+        entry, data, tmp_path / "out", notebook="02_train.ipynb", image=str(image), limits=EntryLimits(900.0)
+    )
+    assert found.verdict == "no submission", (found.why, (tmp_path / "out" / "log.txt").read_text()[-3000:])
+    executed = json.loads((tmp_path / "out" / "executed.ipynb").read_text())
+    shown = "".join("".join(output.get("text", "")) for cell in executed["cells"] for output in cell.get("outputs", ()))
+    assert f"KEPT {len(before)}" in shown  # before the training goes on
+    assert re.search(r"oF1 of forged figures +[01]\.", shown)  # what it measured in the end
+
+
+WATCH = """    pick_up(earlier, run, data)
+    print("KEPT", sum(len(path.read_text().splitlines()) for path in run.rglob("matches-*.jsonl")))
+"""
+
+
 def watch(tmp_path, code, **limits):
     return entries._watch([sys.executable, "-c", code], tmp_path / "log", EntryLimits(**limits), no_progress)
 
@@ -130,8 +171,6 @@ def test_an_entry_that_fails_says_its_last_line(tmp_path):
 
 
 def test_labels_beside_the_test_part_are_refused(tmp_path, hidden, monkeypatch):
-    import shutil
-
     data = shutil.copytree(hidden, tmp_path / "data")
     shutil.copytree(data / "truth", data / "test", dirs_exist_ok=True)
     shutil.rmtree(data / "truth")

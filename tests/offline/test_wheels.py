@@ -1,11 +1,24 @@
 import base64
 import hashlib
 import zipfile
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
+import handlens
 from handlens.errors import DataError, HandlensError
-from handlens.offline.wheels import Target, Wheel, build_own_wheel, missing_from, read_provided, read_wheel
+from handlens.offline.wheels import (
+    Target,
+    Wheel,
+    _refuse_stale,
+    build_own_wheel,
+    missing_from,
+    read_provided,
+    read_wheel,
+    undeclared_imports,
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +78,7 @@ def test_a_platform_takes_wheels_of_older_ones():
     ],
 )
 def test_which_wheels_fit_a_target(tmp_path, file, python, platform, fits):
-    problems = missing_from([made(tmp_path, file)], Target(python, platform), (), ())
+    problems = missing_from([made(tmp_path, file.replace("a-1", "handlens-1"))], Target(python, platform), (), ())
     assert (problems == []) is fits
 
 
@@ -76,8 +89,42 @@ def made(folder, file, *requires):
     return Wheel(folder / file, name, str(version), "MIT", requires, tags)
 
 
+def test_a_checkout_that_changed_since_it_was_installed_is_refused(tmp_path):
+    project = tmp_path / "pyproject.toml"
+    found = metadata.distribution("handlens")
+    text = (Path(handlens.__file__).parents[2] / "pyproject.toml").read_text()
+    project.write_text(text)
+    _refuse_stale(found, project)
+    project.write_text(text.replace('"Pillow>=10.3"', '"Pillow>=10.3", "brotli>=1"'))
+    with pytest.raises(HandlensError, match="brotli>=1.*install it again"):
+        _refuse_stale(found, project)
+    project.write_text(text.replace('version = "', 'version = "9', 1))
+    with pytest.raises(HandlensError, match="installed"):
+        _refuse_stale(found, project)
+    _refuse_stale(found, tmp_path / "none.toml")
+
+
+def test_an_import_that_no_requirement_names_is_found(own):
+    wheel = read_wheel(own)
+    assert undeclared_imports(wheel, [wheel], ()) == []
+    stale = replace(wheel, requires=tuple(text for text in wheel.requires if not text.startswith("simplejpeg")))
+    (problem,) = undeclared_imports(stale, [stale], ())
+    assert "imports simplejpeg, which the wheel's requirements do not name" in problem
+    assert undeclared_imports(stale, [stale], ["simplejpeg"]) == []
+
+
+def test_what_an_extra_of_a_requirement_needs_must_be_there(tmp_path):
+    wheels = [
+        made(tmp_path, "handlens-1-py3-none-any.whl", "a[fast]"),
+        made(tmp_path, "a-1-py3-none-any.whl", "b; extra == 'fast'", "c; extra == 'slow'"),
+    ]
+    assert missing_from(wheels, Target(), (), ()) == ['a needs b; extra == "fast", which is not there']
+    assert missing_from(wheels[1:], Target(), (), ()) == ["no wheel of handlens is there"]
+
+
 def test_every_requirement_must_be_met(tmp_path):
     wheels = [
+        made(tmp_path, "handlens-1-py3-none-any.whl"),
         made(tmp_path, "a-1-py3-none-any.whl", "b>=2", "c", "d; python_version < '3.5'", "e; extra == 'more'", "f"),
         made(tmp_path, "b-1-py3-none-any.whl"),
     ]

@@ -233,3 +233,18 @@ def test_a_missing_value_is_an_error_not_a_gap():
 
 def test_our_script_has_no_way_to_run_text():
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|eval\(|document\.write|Function\(", asset("viewer.js"))
+
+
+def test_a_warning_stands_once_at_the_top_and_by_its_number_at_the_cases():
+    cases = [ShownCase(str(number), number, warnings=["looks odd <b>"]) for number in range(40)]
+    cases.append(ShownCase("40", 40, warnings=["alone", "looks odd <b>"]))
+    report = Report("solve", "t", "s", "v", cases=cases)
+    page = page_of(report, twin="t.json")
+    visible = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)
+    assert visible.count("looks odd") == 1
+    assert "<b>Warning 1</b>, 41 of 41 cases: looks odd &lt;b&gt;" in page
+    assert visible.count(">Warning 1</span>") == 40
+    assert visible.count(">Warning 1, 2</span>") == 1
+    assert "<b>Warning 2</b>, 1 of 41 cases: alone" in page
+    assert '<option value="warning 1">' in page
+    assert report.as_json()["warnings"] == {"looks odd <b>": [*map(str, range(41))], "alone": ["40"]}

@@ -191,10 +191,11 @@ def test_a_training_has_a_page_of_its_curves(tmp_path):
         finished=True,
     )
     lines = [
-        {"stage": f"fold{fold}", "step": step, "loss": 1 / step, "metric": 0.5, "seconds": 0.1}
+        {"stage": f"fold{fold}", "step": step, "loss": 1 / step, "metric": 0.5, "seconds": 0.1, "validation_loss": 0.2}
         for fold in range(2)
         for step in (10, 20)
     ]
+    lines.append({"stage": "final", "step": 10, "loss": 0.1, "metric": 0.6, "seconds": 0.1})
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"cut')
     results = {
         "finished": True,
@@ -209,7 +210,9 @@ def test_a_training_has_a_page_of_its_curves(tmp_path):
     twin = json.loads(page.with_suffix(".json").read_text())
     titles = [section["title"] for section in twin["sections"]]
     assert titles == ["Training", "Choice of the threshold", "Examples out of fold", "Numbers", "Decisions"]
-    assert list(twin["sections"][0]["items"][0]["series"]) == ["fold0", "fold1"]
+    charts = {chart["title"]: chart["series"] for chart in twin["sections"][0]["items"]}
+    assert list(charts["Loss"]) == ["fold0", "fold1", "final"]
+    assert charts["Validation loss"] == {"fold0": [[10, 0.2], [20, 0.2]], "fold1": [[10, 0.2], [20, 0.2]]}
     assert twin["sections"][1]["items"][0]["chosen"] == 0.4
     write_manifest(tmp_path, {"command": "train"}, "key", finished=False)
     with pytest.raises(DataError, match="no finished training"):

@@ -1,6 +1,7 @@
 """The moving average of weights: that of the textbook, whatever was interrupted."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tiny_training import SCHEDULE, Tiny
 from handlens.training.loop import Stepper, begin
 from handlens.training.stages import Stage
 from handlens.training.task import Task
+from handlens.training.validation import Validation
 
 STAGE = Stage("fold0", 0, (0, 1), (2,), 12)
 
@@ -82,3 +84,33 @@ def test_the_average_does_not_learn():
     learner.network(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)).sum().backward()
     learner.optimizer.step()
     assert_equal(learner.average, before)
+
+
+def test_validation_changes_nothing_and_is_of_what_is_held_out():
+    asked = []
+
+    def make_item(random, index):
+        asked.append(index)
+        return {"image": random.integers(0, 256, (32, 32, 3), dtype=np.uint8)}
+
+    fabric = Fabric(accelerator="cpu")
+    task = replace(make_task(), make_item=make_item)
+    validation = Validation(fabric, task, SCHEDULE, STAGE, every=5)
+    assert set(asked) == set(STAGE.held_out)
+    assert [step + 1 for step in range(12) if validation.is_due(step)] == [5, 10, 12]
+    plain, watched = (begin(make_task(), SCHEDULE, 0, channels_last=True) for _ in range(2))
+    take_steps(plain, range(12))
+    seen = []
+    take_steps(watched, range(12), seen=lambda now: seen.append(validation.measure(now.averaged.module)))
+    assert_equal(plain.state()["network"], watched.state()["network"])
+    assert_equal(plain.average, watched.average)
+    assert seen[0] == validation.measure(begin_again(1).averaged.module)
+    assert seen[-1]["validation_loss"] != seen[0]["validation_loss"]
+    last = Validation(fabric, task, SCHEDULE, replace(STAGE, held_out=()), every=5)
+    assert not any(last.is_due(step) for step in range(12))  # the final network holds nothing out
+
+
+def begin_again(steps):
+    again = begin(make_task(), SCHEDULE, 0, channels_last=True)
+    take_steps(again, range(steps))
+    return again

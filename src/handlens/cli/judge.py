@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from handlens.cli.output import (
     progress_bar,
     with_verbosity,
 )
+from handlens.cli.score import REPORT, tell_page, wanted
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
 LIMITS = Limits()
+PAGE = "standings.html"
 PATH = click.Path(path_type=Path)
 
 
@@ -55,12 +58,19 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         type=click.FloatRange(0.1, 10_000),
         help="Time that a model has for all of them.",
     )
-    @click.option("-o", "--out", type=PATH, help="Write a page of the standings here, such as standings.html.")
+    @REPORT
+    @click.option("-o", "--out", type=PATH, help=f"The page to write  [default: {PAGE} in this folder]")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
     def command(
-        models: tuple[Path, ...], folder: Path, part: Any, out: Path | None, as_json: bool, **rest: Any
+        models: tuple[Path, ...],
+        folder: Path,
+        part: Any,
+        report: bool | None,
+        out: Path | None,
+        as_json: bool,
+        **rest: Any,
     ) -> None:
-        """Run untrusted models, each in a sandbox, and rank them. Exit 1 if one is refused.
+        """Run untrusted models, each in a sandbox, rank them, and make a page of that. Exit 1 if one is refused.
 
         MODELS are ONNX files. Size and time count relative to the others that are given.
         """
@@ -75,8 +85,9 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         with progress_bar("judge") as progress:
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
-        if out:
-            message(f"{pipeline.report_judgement(challenge, judgement, folder, out)}: the standings to look at")
+        if out or wanted(report, as_json):
+            write = partial(pipeline.report_judgement, challenge, judgement, folder, out or Path(PAGE))
+            tell_page(write, "the standings")
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")
         for gap in judgement.missing:

@@ -89,7 +89,7 @@ def _score(challenge: AnyChallenge) -> click.Command:
             if target is None or Verbosity.level > 0:
                 raise
             fail(f"handlens: {error}")
-            _tell(partial(pipeline.report_refused, challenge, file, error, target), "what is wrong")
+            tell_page(partial(pipeline.report_refused, challenge, file, error, target), "what is wrong")
             sys.exit(1)
         page = pipeline.score_json(challenge, result)
         if not cases:
@@ -97,12 +97,12 @@ def _score(challenge: AnyChallenge) -> click.Command:
         print_json({"valid": True, **page}) if as_json else print_score(page)
         if target:
             how = partial(pipeline.report_score, challenge, file, truth, result, settings, part, target)
-            _tell(how, "why")
+            tell_page(how, "why")
 
     return with_options(command, challenge, "score")
 
 
-def _tell(write: Callable[[], Path], what: str) -> None:
+def tell_page(write: Callable[[], Path], what: str) -> None:
     """Write a page and say where it is; a folder that cannot be written to costs the page, not the score."""
     try:
         page = write()

@@ -205,7 +205,8 @@ class Schedule:
                 self._end_overdue()
         finally:
             for slot in list(self._running):
-                self._running.pop(slot)
+                case = self._running.pop(slot).task.case
+                self._waiting += [] if case in self.efforts else [case]
                 self.pool.kill(slot)
 
     @property

@@ -16,6 +16,7 @@ from handlens.io.files import new_folder
 from handlens.io.gate import is_there, read_text
 from handlens.offline.notebooks import write_notebooks
 from handlens.offline.wheels import (
+    NAME,
     Target,
     Wheel,
     build_own_wheel,
@@ -23,6 +24,7 @@ from handlens.offline.wheels import (
     missing_from,
     read_provided,
     read_wheel,
+    undeclared_imports,
 )
 from handlens.pipeline import challenge_of_model
 from handlens.runstore.store import LOCK, UNFINISHED
@@ -126,6 +128,8 @@ def verify_bundle(folder: Path) -> list[Problem]:
             problems.append(error.problem(folder))
     target = Target(page["python"] or None, page["platform"] or None) if page["platform"] else Target(page["python"])
     problems += [Problem(text) for text in missing_from(wheels, target, page["provided"], page["extras"])]
+    for own in (wheel for wheel in wheels if wheel.name == NAME):
+        problems += [Problem(text) for text in undeclared_imports(own, wheels, page["provided"])]
     return problems
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,6 +148,7 @@ def build_own_wheel(folder: Path) -> Path:
 
     found = metadata.distribution(NAME)
     root = Path(handlens.__file__).parent
+    _refuse_stale(found, root.parents[1] / "pyproject.toml")
     info = f"{NAME}-{found.version}.dist-info"
     files: dict[str, bytes] = {
         f"{NAME}/{path.relative_to(root).as_posix()}": path.read_bytes()
@@ -167,6 +170,66 @@ def build_own_wheel(folder: Path) -> Path:
             item.external_attr = 0o644 << 16
             archive.writestr(item, content, zipfile.ZIP_DEFLATED)
     return target
+
+
+def _refuse_stale(found: metadata.Distribution, project: Path) -> None:
+    """HandlensError where the sources lie in a checkout that states other requirements than those installed."""
+    from packaging.requirements import Requirement
+
+    if not project.is_file():
+        return
+    page = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+    if page.get("name") != NAME:
+        return
+    extras = page.get("optional-dependencies", {})
+    stated = {str(Requirement(text)) for text in page.get("dependencies", ())}
+    stated |= {str(_under_extra(text, extra)) for extra, texts in extras.items() for text in texts}
+    installed = {str(Requirement(text)) for text in found.requires or ()}
+    if stated != installed or page.get("version") != found.version:
+        other = ", ".join(sorted(stated ^ installed)) or f"version {page.get('version')}, installed {found.version}"
+        raise HandlensError(
+            f"{project}: changed since handlens was installed ({other}): install it again (pip install -e .), so that"
+            " the wheel states what the program needs"
+        )
+
+
+def _under_extra(text: str, extra: str) -> object:
+    """A requirement as metadata state it for an extra."""
+    from packaging.requirements import Requirement
+
+    plain, _, marker = text.partition(";")
+    both = f"({marker.strip()}) and " if marker.strip() else ""
+    return Requirement(f'{plain}; {both}extra == "{extra}"')
+
+
+def undeclared_imports(own: Wheel, wheels: Iterable[Wheel], provided: Iterable[str]) -> list[str]:
+    """Modules that the code of our wheel imports and that neither its requirements nor the other wheels bring."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    known = {canonicalize_name(Requirement(text).name) for text in own.requires} | set(provided)
+    known |= {wheel.name for wheel in wheels}
+    bring = metadata.packages_distributions()
+    problems = []
+    for module, file in sorted(_imports(own.path).items()):
+        names = {canonicalize_name(name) for name in bring.get(module, [module])}
+        if module != NAME and module not in sys.stdlib_module_names and not names & known:
+            problems.append(f"{own.path.name}: {file} imports {module}, which the wheel's requirements do not name")
+    return problems
+
+
+def _imports(path: Path) -> dict[str, str]:
+    """The top-level modules that the Python files of a wheel import, each with one file that does."""
+    found: dict[str, str] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            for node in ast.walk(ast.parse(archive.read(name))) if name.endswith(".py") else ():
+                modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    modules = [node.module]
+                for module in modules:
+                    found.setdefault(module.partition(".")[0], name)
+    return found
 
 
 def _digest(content: bytes) -> str:
@@ -249,8 +312,13 @@ def missing_from(wheels: Iterable[Wheel], target: Target, provided: Iterable[str
     have = {wheel.name: wheel for wheel in wheels}
     tags, markers, given = target.tags(), target.markers(), set(provided)
     problems = [f"{wheel.path.name} does not fit the target" for wheel in have.values() if not wheel.tags & tags]
-    for wheel in have.values():
-        chosen = ("", *extras) if wheel.name == NAME else ("",)
+    if NAME not in have:
+        problems.append(f"no wheel of {NAME} is there")
+    asked: dict[str, set[str]] = {NAME: set(extras)}
+    queue = list(have.values())
+    while queue:
+        wheel = queue.pop(0)
+        chosen = ("", *sorted(asked.get(wheel.name, ())))
         for text in wheel.requires:
             needed = Requirement(text)
             if needed.marker and not any(needed.marker.evaluate({**markers, "extra": extra}) for extra in chosen):
@@ -258,8 +326,11 @@ def missing_from(wheels: Iterable[Wheel], target: Target, provided: Iterable[str
             name = canonicalize_name(needed.name)
             if name in given:
                 continue
+            if name in have and not needed.extras <= asked.setdefault(name, set()):
+                asked[name] |= needed.extras
+                queue.append(have[name])  # once more, with what these extras need
             if name not in have:
                 problems.append(f"{wheel.name} needs {needed}, which is not there")
             elif not needed.specifier.contains(have[name].version, prereleases=True):
                 problems.append(f"{wheel.name} needs {needed}, there is {have[name].version}")
-    return problems
+    return list(dict.fromkeys(problems))

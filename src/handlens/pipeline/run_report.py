@@ -14,7 +14,7 @@ from handlens.pipeline.reporting import versions
 from handlens.pipeline.runs import package_version
 from handlens.report.interval import bootstrap
 from handlens.report.page import PAGE, Report, ShownCase, write_report
-from handlens.runstore.plan import PLAN, read_plan
+from handlens.runstore.plan import PLAN, RESULTS, read_plan, read_results
 from handlens.runstore.store import read_manifest
 from handlens.types import AnyChallenge, Judged, Judgement
 from handlens.views import Chart, Section, Table
@@ -30,7 +30,7 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
     if manifest.get("command") != "train" or not manifest["finished"]:
         raise DataError("no finished training in it: name a folder that `handlens train` wrote to the end", file=run)
     numbers: Mapping[str, Any] = manifest.get("numbers", {})
-    results = read_plan(run).results if (run / PLAN).exists() else {}
+    results = read_results(run)
     plan = read_plan(run) if (run / PLAN).exists() else None
     scores = results.get("scores") or {}
     values = [float(value) for value in scores.values()]
@@ -39,22 +39,37 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
         kind="train",
         title=f"{challenge.title}: a training",
         subtitle=f"{manifest['folder']} · measured out of fold",
-        verdict=" · ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:1]) or "Trained.",
+        verdict=_verdict(challenge, score, numbers),
         state="scored",
         challenge=challenge.name,
         metric=challenge.metric,
         score=score,
         interval=_interval(values) if score is not None else None,
         score_about=_about(values) if score is not None else "",
-        sections=[*_curves(run), *_sweep(results), *_distribution(values), *_numbers(numbers), *_decisions(results)],
+        sections=[
+            *_curves(run),
+            *_sweep(results),
+            *_distribution(values),
+            *_folds(results),
+            *_numbers(numbers),
+            *_decisions(results),
+        ],
         cases=[ShownCase(id, place, float(value)) for place, (id, value) in enumerate(scores.items())],
         facts=_facts(manifest, plan),
-        command=plan.command if plan else "",
-        files=[(name, name) for name in ("card.md", PLAN, LOG, "model.onnx") if (run / name).is_file()],
+        command=plan.command
+        if plan
+        else shlex.join(["handlens", "train", challenge.name, manifest["folder"], "-o", "RUN"]),
+        files=[(name, name) for name in ("card.md", PLAN, RESULTS, LOG, "model.onnx") if (run / name).is_file()],
         handlens=package_version(),
     )
     write_report(report, run / PAGE)
     return run / PAGE
+
+
+def _verdict(challenge: AnyChallenge, score: float | None, numbers: Mapping[str, Any]) -> str:
+    if score is not None:
+        return f"{challenge.metric.partition(',')[0].partition(':')[0]} {score:.4f}, out of fold"
+    return " · ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:1]) or "Trained."
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -72,7 +87,7 @@ def _about(values: Sequence[float]) -> str:
 
 
 def _curves(run: Path) -> list[Section]:
-    """Loss, metric of training batches and time per step of every stage."""
+    """Loss and metric of training batches and of held-out items, and time per step, of every stage."""
     stages: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in _read_lines(run / LOG):
         stages[str(line.get("stage", ""))].append(line)
@@ -85,12 +100,21 @@ def _curves(run: Path) -> list[Section]:
             for stage, lines in stages.items()
         }
 
+    def held_out(name: str) -> dict[str, list[tuple[float, float]]]:
+        return {stage: points for stage, points in curves(name).items() if points}
+
     charts = [
         Chart("Loss", "step", "loss of training batches", curves("loss")),
+        Chart("Validation loss", "step", "loss of held-out items", held_out("validation_loss")),
         Chart("Metric", "step", "metric of training batches, smoothed", curves("metric")),
+        Chart("Validation metric", "step", "metric of held-out items", held_out("validation_metric")),
         Chart("Time", "step", "seconds per step", curves("seconds")),
     ]
-    text = "One line for each fold, and one for the final network, which learns from all examples."
+    text = (
+        "One line for each fold, and one for the final network, which learns from all examples. Validation: the"
+        " averaged weights on a few items that the fold holds out, made as those of training are; nothing is chosen"
+        " by it."
+    )
     return [Section("Training", text, [chart for chart in charts if any(chart.series.values())])]
 
 
@@ -138,6 +162,17 @@ def _distribution(values: Sequence[float]) -> list[Section]:
 
 def _numbers(numbers: Mapping[str, Any]) -> list[Section]:
     return [Section("Numbers", "", [Table("", ("number", "value"), list(numbers.items()))])] if numbers else []
+
+
+def _folds(results: Mapping[str, Any]) -> list[Section]:
+    """A row of numbers for each fold, where the training kept them."""
+    folds = results.get("folds") or []
+    if not folds:
+        return []
+    names = list(folds[0])
+    rows = [[fold.get(name) for name in names] for fold in folds]
+    text = "Each fold as the decision fitted to the others answers it."
+    return [Section("Folds", text, [Table("", names, rows)])]
 
 
 def _decisions(results: Mapping[str, Any]) -> list[Section]:

@@ -29,7 +29,7 @@ from handlens.pipeline.reporting import (
     where_lost,
 )
 from handlens.pipeline.runs import package_version
-from handlens.pipeline.solving import load, training_truth
+from handlens.pipeline.solving import load, training_truth, warning_notes
 from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
 from handlens.settings import fields_of
 from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work
@@ -50,7 +50,8 @@ def report_solve(
     settings = challenge.settings(**page["settings"])
     part: Part = page["part"]
     folder = data or Path(page["data"])
-    notes = list(page["notes"])
+    said = warning_notes(page.get("warnings", {}), page["count"])  # the page numbers them
+    notes = [note for note in page["notes"] if note not in said]
     known, lost = _solved(challenge, page, out, folder, part, settings)
     notes += [lost] if lost else []
     shutil.rmtree(out / FILES, ignore_errors=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 WIDTH, HEIGHT = 560, 320
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 68, 16, 14, 44
 """Room for the words at the axes."""
 
 COLOURS = 8
@@ -68,7 +68,7 @@ class _Axes:
 
 def _widened(low: float, high: float, share: float) -> tuple[float, float]:
     if low == high:
-        return low - 0.5, high + 0.5
+        return low - (abs(low) / 2 or 0.5), high + (abs(low) / 2 or 0.5)
     return low - share * (high - low), high + share * (high - low)
 
 
@@ -89,7 +89,7 @@ def draw_chart(chart: Chart) -> Markup:
         anchor = "end" if x > WIDTH / 2 else "start"
         shift = -5 if x > WIDTH / 2 else 5
         label = f"chosen {chart.chosen:.3g}"
-        parts.append(f'<text class="word" x="{x + shift}" y="{top + 12}" text-anchor="{anchor}">{label}</text>')
+        parts.append(f'<text class="word" x="{x + shift}" y="{bottom - 8}" text-anchor="{anchor}">{label}</text>')
     for number, (name, points) in enumerate(chart.series.items()):
         words = chart.names.get(name, ())
         parts.append(_series(axes, points, number % COLOURS, [str(escape(word)) for word in words], chart.points))

@@ -73,9 +73,18 @@ class Report:
     def scored(self) -> bool:
         return any(case.value is not None for case in self.cases)
 
+    @property
+    def warnings(self) -> dict[str, list[str]]:
+        """The ids of the cases that each warning is about, the commonest warning first."""
+        about: dict[str, list[str]] = {}
+        for case in self.cases:
+            for warning in dict.fromkeys(case.warnings):
+                about.setdefault(warning, []).append(case.id)
+        return dict(sorted(about.items(), key=lambda item: -len(item[1])))
+
     def as_json(self) -> dict[str, Any]:
         """The twin: all but the pixels."""
-        page = asdict(self)
+        page = asdict(self) | {"warnings": self.warnings}
         page["sections"] = [
             {"title": part.title, "text": part.text, "items": [_item_json(item) for item in part.items]}
             for part in self.sections
@@ -94,7 +103,9 @@ def write_report(report: Report, path: Path, *, back: str = "") -> None:
 def page_of(report: Report, *, twin: str, back: str = "") -> str:
     """The page as text."""
     mixed = report.kind == "demo"  # scores of several challenges: the worst of all would be of one alone
-    cards = [_case(case) for case in (report.cases if mixed else order_cases(report.cases))]
+    about = report.warnings
+    numbers = {warning: number for number, warning in enumerate(about, 1)}
+    cards = [_case(case, numbers) for case in (report.cases if mixed else order_cases(report.cases))]
     scale = None
     if report.score is not None:
         scale = draw_scale(report.score, report.interval, list(report.references.items()))
@@ -108,6 +119,7 @@ def page_of(report: Report, *, twin: str, back: str = "") -> str:
         sections=[_section(part) for part in report.sections],
         cards=cards,
         mixed=mixed,
+        warnings=[(warning, len(ids)) for warning, ids in about.items()],
         group_size=GROUP_SIZE,
         tags=_tags(cards),
         twin=twin,
@@ -120,18 +132,21 @@ def order_cases(cases: Sequence[ShownCase]) -> list[ShownCase]:
     return sorted(cases, key=lambda case: (math.inf if case.value is None else case.value, case.place))
 
 
-def _case(case: ShownCase) -> dict[str, Any]:
+def _case(case: ShownCase, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """What a card shows; `numbers` are those of the warnings, which stand at the top of the page."""
     pictures = dict(case.pictures)
     thumbnail = pictures.pop("thumbnail", "")
     tags = [*case.tags, *case.losses]
     tags += [WITH_WARNINGS] if case.warnings or case.fault else []
+    warnings = sorted({numbers[warning] for warning in case.warnings})
+    tags += [f"warning {number}" for number in warnings]
     data = {**_case_json(case), **pictures}
     return {
         "id": case.id,
         "place": case.place,
         "value": case.value,
         "words": case.words,
-        "warnings": case.warnings,
+        "warnings": warnings,
         "fault": case.fault,
         "thumbnail": thumbnail,
         "size": (pictures.get("width", 1), pictures.get("height", 1)),

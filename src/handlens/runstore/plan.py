@@ -13,6 +13,8 @@ from handlens.io.files import write_text
 from handlens.io.gate import is_there, read_text
 
 PLAN = "plan.json"
+RESULTS = "results.json"
+"""Of a training without networks, which has no plan: the results by the same names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,21 @@ def write_plan(run: Path, plan: Plan) -> None:
     page = asdict(plan)
     results = page.pop("results")
     write_text(run / PLAN, json.dumps({**page, **results}, indent=1) + "\n")
+
+
+def read_results(run: Path) -> Mapping[str, Any]:
+    """What a training measured; nothing where it left no file about that."""
+    if is_there(run / PLAN):
+        return read_plan(run).results
+    if not is_there(run / RESULTS):
+        return {}
+    try:
+        page = json.loads(read_text(run / RESULTS))
+    except (ValueError, RecursionError):
+        page = None
+    if not isinstance(page, dict):
+        raise DataError("damaged: expected the results of a training; train again", file=run / RESULTS)
+    return page
 
 
 def read_plan(folder: Path) -> Plan:

@@ -28,6 +28,7 @@ from handlens.training.options import Schedule
 from handlens.training.signals import Flag, TrainingStopped
 from handlens.training.stages import Stage, speed_of
 from handlens.training.task import Task
+from handlens.training.validation import Validation
 
 LOG = "log.jsonl"
 LOG_STEPS = 10
@@ -152,12 +153,13 @@ def train_stage(
     share = (fabric.global_rank, fabric.world_size)
     batches = Batches(task.make_item, stage.members, schedule.batch, schedule.seed, stage.number, share, task.weights)
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
+    validation = Validation(fabric, task, schedule, stage, every=LOG_STEPS) if log else None
     waiting, saved = Waiting(), time.monotonic()
     with closing(batches.ahead(range(learner.step, stage.steps), waiting)) as ahead:
         for step, batch in ahead:
             loss, words = stepper.take(step, batch)
-            if log:
-                log.add(step, loss, waiting, stepper)
+            if log and validation:
+                log.add(step, loss, waiting, stepper, validation)
                 report(step + 1, words)
             stop = _any(fabric, flag.is_set())
             if stop or time.monotonic() - saved > SAVE_SECONDS:
@@ -219,7 +221,7 @@ class Log:
         self.losses: list[float] = []
         self.begun, self.waited = time.perf_counter(), 0.0
 
-    def add(self, step: int, loss: float, waiting: Waiting, stepper: Stepper) -> None:
+    def add(self, step: int, loss: float, waiting: Waiting, stepper: Stepper, validation: Validation) -> None:
         """Note a step; every LOG_STEPS-th writes a line about itself and those before."""
         self.losses.append(loss)
         if (step + 1) % LOG_STEPS and step + 1 != self.stage.steps:
@@ -234,7 +236,9 @@ class Log:
             "seconds": round((now - self.begun) / count, 4),
             "waiting": round((waiting.seconds - self.waited) / (now - self.begun), 4),
         }
-        self.losses, self.begun, self.waited = [], now, waiting.seconds
+        if validation.is_due(step):
+            line |= validation.measure(stepper.learner.averaged.module)
+        self.losses, self.begun, self.waited = [], time.perf_counter(), waiting.seconds
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 

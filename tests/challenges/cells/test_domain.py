@@ -11,11 +11,11 @@ import pytest
 from onnx_models import write_dark_is_cell
 
 from handlens import pipeline, registry
-from handlens.challenges.cells.domain import COLOURS_WARNING, FLUORESCENCE_WARNING, GREY_WARNING, look
+from handlens.challenges.cells.domain import COLOURS_WARNING, FLUORESCENCE_WARNING, GREY_WARNING, SINGLE_WARNING, look
 from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY, BrightNuclei
 from handlens.challenges.cells.instances import paint_labels, split_cells
 from handlens.challenges.cells.options import CellsSettings
-from handlens.challenges.cells.predictor import load
+from handlens.challenges.cells.predictor import CellsPredictor, load
 from handlens.challenges.cells.sample import make_slide
 from handlens.io import images
 from handlens.io.row_reader import RowReader, in_memory
@@ -66,8 +66,46 @@ def test_kinds_are_told_apart() -> None:
     assert warned == [(), (FLUORESCENCE_WARNING,), (GREY_WARNING,), (COLOURS_WARNING,), ()]
 
 
+def in_one_dye(size: int = 200) -> tuple[Bytes, Bytes]:
+    """The disks in a dye that absorbs red nearly as much as green, on a ground tinted by a little of it."""
+    image, numbers = shining(size)
+    amount = 0.3 + image[:, :, :1] / 150.0
+    return np.clip(255 * np.exp(-amount * np.array([0.8, 1.0, 0.4])), 0, 255).astype(np.uint8), numbers
+
+
+def test_a_single_dye_is_outlined_by_darkness_and_said_so() -> None:
+    image, numbers = in_one_dye()
+    domain = look(in_memory(image))
+    assert (domain.kind, domain.warnings) == ("single stain", (SINGLE_WARNING,))
+    result = load(Context(CellsSettings(turns=1), threads=1))(image)
+    assert dice(result.mask, numbers > 0) > 0.9
+    assert result.labels.max() == numbers.max()
+    assert result.warnings == (SINGLE_WARNING,)
+    eosin = np.array([0.2, 1.0, 0.5])  # the same with eosin between the nuclei is H&E
+    pink = np.where(numbers[:, :, None] > 0, image, (255 * np.exp(-0.3 * eosin)).astype(np.uint8))
+    assert look(in_memory(pink)).kind == "stained"
+
+
+def test_the_network_helps_to_split_a_single_dye(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, _ = in_one_dye()
+    predictor = load(Context(CellsSettings(turns=1), threads=1))
+    before = predictor(image)
+    monkeypatch.setattr(CellsPredictor, "_add_network", lambda *_: None)
+    without = predictor(image)
+    assert np.array_equal(before.mask, without.mask)
+    assert not np.array_equal(before.probability, without.probability)
+
+
+def test_real_pictures_of_a_single_dye_are_no_h_and_e(real_data: Path) -> None:
+    folder = real_data / "forgery" / "sources" / "microscopy"
+    names = ("0bf33d3d", "7f556782", "cbca32da", "57bd029b")
+    kinds = [look(in_memory(images.read_rgb(next(folder.glob(f"{name}*"))))).kind for name in names]
+    assert kinds == ["single stain"] * 3 + ["stained"]
+
+
 def test_real_slides_are_h_and_e(real_data: Path) -> None:
-    for path in images.list_images(real_data / "cells" / "train" / "im")[::6]:
+    others = images.list_images(real_data / "cells_more" / "cpm17" / "im")
+    for path in [*images.list_images(real_data / "cells" / "train" / "im")[1::6], *others[::6]]:
         domain = look(in_memory(images.read_rgb(path)))
         assert (domain.kind, domain.warnings) == ("stained", ())
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from handlens.io.row_reader import RowReader
 
-Kind = Literal["stained", "fluorescence", "grey"]
+Kind = Literal["stained", "single stain", "fluorescence", "grey"]
 
 SAMPLE_BANDS = 16
 SAMPLE_ROWS = 4
@@ -35,6 +35,20 @@ BLUE_OF_GREEN = (0.1, 0.85)
 GLASS = 0.3
 """Optical density, all channels together, by which tissue exceeds the brightest tenth; less is glass."""
 
+COLOURED = 0.15
+COLOURED_SHARE = 0.5
+"""Optical density of green from which a pixel has a colour that can be told; share of a picture that must have one."""
+
+SAME_HUE = 0.02
+"""By how much red, as a share of green, may rise from pale to dark by noise alone."""
+
+PALE, DARK = 30, 90
+"""Percentiles of the green absorbed, among coloured pixels: up to the first they are pale, from the second on dark."""
+
+EOSINLESS = 0.74
+"""Red absorbed by pale pixels, as a share of green, from which there is no eosin in them: of 65 slides of H&E it is at
+most 0.733, of 18 pictures with a stain of the nuclei alone at least 0.752."""
+
 FLUORESCENCE_WARNING = (
     "looks like fluorescence (dark ground), not H&E: nuclei are taken to be bright and found by local brightness,"
     " without the network"
@@ -42,6 +56,10 @@ FLUORESCENCE_WARNING = (
 GREY_WARNING = (
     "looks like grey bright-field, not H&E: nuclei are taken to be darker than the ground and found by local darkness,"
     " without the network"
+)
+SINGLE_WARNING = (
+    "looks like one stain without eosin, not H&E: nuclei are taken to be darker than the ground and outlined by local"
+    " darkness; the network only helps to split those that touch"
 )
 COLOURS_WARNING = (
     "its colours are not those of H&E: the network was trained on H&E alone, so look at the overlay before you use this"
@@ -69,7 +87,10 @@ def look(image: RowReader) -> Domain:
         return Domain("fluorescence", (FLUORESCENCE_WARNING,))
     if np.percentile(brightest - darkest, 99.9) < GREY:
         return Domain("grey", (GREY_WARNING,))
-    return Domain("stained", () if _is_stain(pixels) else (COLOURS_WARNING,))
+    density = -np.log((pixels.astype(np.float32) + 1) / 256)
+    if _is_single_stain(density):
+        return Domain("single stain", (SINGLE_WARNING,))
+    return Domain("stained", () if _is_stain(density) else (COLOURS_WARNING,))
 
 
 def _sample(image: RowReader) -> npt.NDArray[np.uint8]:
@@ -81,9 +102,20 @@ def _sample(image: RowReader) -> npt.NDArray[np.uint8]:
     return np.concatenate([band.reshape(-1, 3) for band in bands])
 
 
-def _is_stain(pixels: npt.NDArray[np.uint8]) -> bool:
+def _is_single_stain(density: npt.NDArray[np.float32]) -> bool:
+    """Whether what is pale absorbs as much of red, against green, as what is dark: eosin makes it absorb much less."""
+    red, green = density[:, 0], density[:, 1]
+    coloured = green > COLOURED
+    if coloured.mean() < COLOURED_SHARE:
+        return False  # glass between the nuclei would be colourless in H&E too
+    red, green = red[coloured], green[coloured]
+    low, high = np.percentile(green, [PALE, DARK])
+    pale, dark = (float((red[where] / green[where]).mean()) for where in (green <= low, green >= high))
+    return pale >= EOSINLESS and dark <= pale + SAME_HUE
+
+
+def _is_stain(density: npt.NDArray[np.float32]) -> bool:
     """Whether the darker half, glass aside, absorbs green most, then red and blue, as haematoxylin and eosin do."""
-    density = -np.log((pixels.astype(np.float32) + 1) / 256)
     total = density.sum(axis=1)
     tissue = total >= max(float(np.median(total)), float(np.percentile(total, 10)) + GLASS)
     if not tissue.any():

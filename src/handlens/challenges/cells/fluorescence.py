@@ -1,4 +1,4 @@
-"""Nuclei that shine on a dark ground, or lie dark on a bright grey one: found by local brightness, without a network.
+"""Nuclei that shine on a dark ground, or lie dark on a bright one: found by local brightness, without a network.
 
 A nucleus ends where its brightness has fallen to a share of the brightest place around, so that dim nuclei beside
 bright ones keep their outlines. All lengths follow from the radius of the nuclei, which is measured first, on samples.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -136,6 +136,9 @@ class BrightNuclei:
 
 
 FLUORESCENCE = BrightNuclei()
+SINGLE_STAIN = replace(FLUORESCENCE, dark=True)
+"""The same numbers the other way round: none was chosen on stained pictures."""
+
 GREY = BrightNuclei(dark=True, smoothing=1.0, top_hat=12, power=1.0)
 """Dark nuclei in grey cytoplasm, as in smears; the numbers are from the only two such images at hand."""
 

@@ -17,7 +17,7 @@ from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision, Rows
 from handlens.challenges.cells.domain import Domain, look
 from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, join_tables
-from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY
+from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY, SINGLE_STAIN
 from handlens.challenges.cells.instances import INSTANCES, write_instances
 from handlens.challenges.cells.magnification import factor_of, resize_back, resized
 from handlens.challenges.cells.options import SHIPPED, CellsSettings
@@ -40,6 +40,10 @@ PROBABILITY = "probability"
 
 SPARSE_OVERLAP, SPARSE_COST = 64, 0.8
 """Pixels that tiles share at the lowest effort, and its cost: of the tiles' area on 4000 x 4000 pixels."""
+LEAST_LEVEL = 13
+"""Level of 255 that the network's highest hundredth is taken to reach at least: less is noise."""
+MIXED_ROWS = 1024
+"""Rows that are mixed at once."""
 WATERSHED = "watershed"
 """Artefact, beside the probability: how touching nuclei of this image are to be split."""
 
@@ -76,6 +80,10 @@ class CellsPredictor:
             cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept)
         elif domain.kind == "stained":
             cells, watershed = self._predict_stained(image, work, kept)
+        elif domain.kind == "single stain":
+            cells, watershed = SINGLE_STAIN.segment(image, kept)
+            if kept is not None:
+                self._add_network(image, work, kept)
         else:
             cells, watershed = (GREY if domain.kind == "grey" else FLUORESCENCE).segment(image, kept)
         return Prediction(cells, {} if kept is None else {PROBABILITY: kept, WATERSHED: watershed}, domain.warnings)
@@ -95,6 +103,22 @@ class CellsPredictor:
         bands = resize_back(self.infer(larger, work), larger.shape, image.shape)
         decision = self.decision.resized(1 / factor)
         return decision.apply(bands, image.shape, keep, contest=False), Watershed().resized(1 / factor)
+
+    def _add_network(self, image: Slide, work: Work, kept: npt.NDArray[np.uint8]) -> None:
+        """Take the mean of what is kept and the network's probability, scaled to its own highest hundredth.
+
+        On a stain that it was not trained on its probabilities are low, and still lowest between touching nuclei.
+        """
+        levels = np.empty_like(kept)
+        for top, rows in self.infer(image, work):
+            np.rint(rows * 255, out=levels[top : top + len(rows)], casting="unsafe")
+        counts = np.bincount(levels.ravel(), minlength=256)
+        highest = max(int(np.searchsorted(np.cumsum(counts), 0.99 * levels.size)), LEAST_LEVEL)
+        scaled = np.minimum(np.arange(256) * (255 / highest), 255)
+        table = np.rint((scaled[:, None] + np.arange(256)[None, :]) / 2).astype(np.uint8)  # of network and darkness
+        for top in range(0, len(kept), MIXED_ROWS):
+            some = slice(top, top + MIXED_ROWS)
+            kept[some] = table[levels[some], kept[some]]
 
     def __call__(self, value: Any, /) -> CellsResult:
         return _call(self, value)

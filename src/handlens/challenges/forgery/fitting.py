@@ -6,6 +6,7 @@ the detector that people run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,9 @@ from handlens.types import Case, Shape
 
 FOLDS = 5
 """Parts of the figures; each is predicted by a decision that was fitted to the others."""
+
+SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Least probabilities of an answer that are tried beside the fitted one, to be looked at."""
 
 POSITIVES, NEGATIVES = 3.0, 20.0
 """How many matches those of one true copy count for, and how many the false matches of one figure count for at most: a
@@ -72,8 +76,8 @@ Weigh = Callable[[Sequence[Example], Sequence[Verifier]], list[list[Match]]]
 """For each example, with the verifier of its fold, what `Detector.weigh` gives."""
 
 
-def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[str, float]]:
-    """The decision fitted to all examples, and what decisions fitted to the others are worth on each fold."""
+def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[str, float], Mapping[str, Any]]:
+    """The decision fitted to all examples, what decisions fitted to the others are worth, and the same in detail."""
     tiers = tiers_to_fit(examples)
     found = predict_out_of_fold(examples, tiers, weigh)
     forged = np.array([bool(example.truth) for example in examples])
@@ -88,7 +92,41 @@ def fit(examples: Sequence[Example], weigh: Weigh) -> tuple[Decision, Mapping[st
         "oF1": _mean(value),
         "tiers fitted": len(curves),
     }
-    return replace(found.decisions[0], verifier=_with_shipped(curves)), numbers
+    return replace(found.decisions[0], verifier=_with_shipped(curves)), numbers, _details(examples, found, value)
+
+
+def _details(examples: Sequence[Example], found: OutOfFold, value: Any) -> dict[str, Any]:
+    """What a page of the fit shows: score of every figure and every fold, and the sweep over the least probability."""
+    forged = np.array([bool(example.truth) for example in examples])
+    said, folds = np.array([bool(answer) for answer in found.answers]), np.array(found.folds)
+    decision = found.decisions[0]
+    table = [
+        {
+            "fold": fold,
+            "figures": int((folds == fold).sum()),
+            "forged": int((forged & (folds == fold)).sum()),
+            "oF1": _known(value[folds == fold]),
+            "oF1 of forged figures": _known(value[forged & (folds == fold)]),
+            "forged figures answered": _known(said[forged & (folds == fold)]),
+            "false alarms": _known(said[~forged & (folds == fold)]),
+        }
+        for fold in sorted(set(found.folds))
+    ]
+    ids = [example.case.id for example in examples]
+    return {
+        "score": _mean(value),
+        "scores": {id: float(each) for id, each in zip(ids, value, strict=True)},
+        "decision": {"threshold": decision.least, "worth": decision.worth},
+        "sweep": [(least, _score_at(examples, found, least)) for least in sorted({*SWEPT, decision.least})],
+        "folds": table,
+    }
+
+
+def _score_at(examples: Sequence[Example], found: OutOfFold, least: float) -> float:
+    """Mean oF1 where an answer needs this probability."""
+    decision = replace(found.decisions[0], worth=math.inf, strict=least)
+    pairs = zip(examples, found.weighed, strict=True)
+    return float(np.mean([score_one(answer_of(each, matches, decision), each.truth) for each, matches in pairs]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +139,7 @@ class OutOfFold:
     folds: Sequence[int]
     decisions: Sequence[Decision]
     answers: Sequence[tuple[Rle, ...]]
+    weighed: Sequence[Sequence[Match]]
 
     def scores(self, examples: Sequence[Example]) -> Any:
         """oF1 of each example."""
@@ -130,7 +169,7 @@ def predict_out_of_fold(examples: Sequence[Example], tiers: Sequence[str], weigh
     decision = replace(decision, strict=_strictness(said, np.isin(groups, groups[forged])[~forged]))
     decision = replace(decision, worth=_worth(examples, weighed, decision))
     answers = [answer_of(example, matches, decision) for example, matches in zip(examples, weighed, strict=True)]
-    return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers)
+    return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers, weighed)
 
 
 def answer_of(example: Example, weighed: Sequence[Match], decision: Decision) -> tuple[Rle, ...]:
@@ -155,6 +194,11 @@ def _worth(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], deci
 
 def _mean(values: Any) -> float:
     return float(values.mean()) if len(values) else float("nan")
+
+
+def _known(values: Any) -> float | None:
+    """The mean, where there is one."""
+    return float(values.mean()) if len(values) else None
 
 
 def _with_shipped(curves: Mapping[str, Curve]) -> LogisticVerifier:

@@ -5,6 +5,7 @@ The detector itself learns nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from handlens.inference.executors import map_in_processes, usable_cores
 from handlens.io.files import write_text
 from handlens.io.images import read_image
 from handlens.masks.rle import decode
+from handlens.runstore.plan import RESULTS
 from handlens.runstore.store import UNFINISHED, Journal, fingerprint_of
 from handlens.types import Case, Progress, Truth
 
@@ -47,7 +49,9 @@ def train(folder: Path, run: Path, settings: ForgerySettings, progress: Progress
     if not any(label >= 0 for example in examples for label in example.labels):
         names = " and ".join(str(batch.folder) for batch in batches)
         raise DataError(f"the detector finds no true copy in {names}, so that there is nothing to learn from")
-    decision, numbers = fit(examples, partial(weigh, progress=partial(_report, progress, len(examples), total)))
+    weigher = partial(weigh, progress=partial(_report, progress, len(examples), total))
+    decision, numbers, details = fit(examples, weigher)
+    write_text(run / RESULTS, json.dumps(details, indent=1) + "\n")
     write_text(run / FILE, decision.to_json())
     return numbers
 

@@ -23,8 +23,8 @@ FIELD = "domain"
 """Where the plan of a model has it."""
 
 WARNING = (
-    "this does not look like the photographs of skin lesions that the model learned from "
-    "(distance {distance:.1f}, usual up to {threshold:.1f}): its answer means nothing unless it is one"
+    "this does not look like the photographs of skin lesions that the model learned from: its answer means nothing "
+    "unless it is one"
 )
 
 
@@ -45,9 +45,7 @@ class LesionsDomain(Settings, frozen=True, kw_only=True):
 
     def warnings(self, picture: Bytes) -> tuple[str, ...]:
         """A sentence where the picture is of another kind."""
-        distance = self.distance(picture)
-        unusual = distance > self.threshold
-        return (WARNING.format(distance=distance, threshold=self.threshold),) if unusual else ()
+        return (WARNING,) if self.distance(picture) > self.threshold else ()
 
     def _points(self, found: Floats) -> Floats:
         return np.asarray((found - np.array(self.centre)) @ np.array(self.whitening), np.float64)
