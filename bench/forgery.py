@@ -19,23 +19,31 @@ import numpy as np
 import handlens
 from handlens import pipeline
 from handlens.challenges.forgery import data
-from handlens.challenges.forgery.detect import SECONDS, Detector
-from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
+from handlens.challenges.forgery.detect import SECONDS, Detector, Proposal
+from handlens.challenges.forgery.detect.answer import SURE
+from handlens.challenges.forgery.detect.findings import Findings
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, read_decision
 from handlens.challenges.forgery.fitting import score_one
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
+from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.predictor import ForgeryPredictor
 from handlens.challenges.forgery.score import ORDER
 from handlens.inference.executors import map_in_processes
-from handlens.io.images import read_image, write_png
-from handlens.masks.rle import Rle, encode
+from handlens.io.images import list_images, read_image, write_png
+from handlens.masks.rle import Rle, decode, encode
 from handlens.progress import bar
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery"
 PARTS = ("quality", "plain", "speed", "ablation")
 SIZES = (700, 900, 1100)
+SMALL = 350
+"""Width in pixels below which a picture is small."""
 LARGE = 0.3
 """Megapixels from which a picture is timed with the large ones."""
+
+UNCOMPARED = ("sources", "figures", "blots", "made cut-outs")
+"""Groups of which only the quality is of interest, not the speed nor what other methods say."""
 
 Picture = np.ndarray
 
@@ -61,6 +69,8 @@ class Answer:
     probability: float
     seconds: float
     cut: bool = False
+    recall: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """True instances; of how many a true pair was proposed, was likely by the verifier, and is in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,7 @@ class Result:
     question: Question
     kind: str
     megapixels: float
+    width: int
     answers: Mapping[str, Answer]
 
 
@@ -148,7 +159,7 @@ def detectors(model: Path | None) -> dict[str, Detector]:
         "without shifts": replace(whole, shifts=None),
         "without objects": replace(whole, objects=None),
         "dense squares instead of objects": replace(whole, objects=None, blots=replace(whole.blots, across=0.0)),
-        "without cutting into panels": replace(whole, splitter=replace(whole.splitting, depth=0)),
+        "without cutting into panels": replace(whole, splitter=replace(whole.splitter, depth=0)),
     }
 
 
@@ -174,22 +185,40 @@ def ask(known: Mapping[str, Detector], sources: Sources | None, seed: int, item:
             masks = plain(picture)
             probability, cut = float(bool(masks)), False
         else:
-            found = known[method].look(picture, SECONDS)
+            detector = known[method]
+            proposal = detector.propose(picture, SECONDS)
+            found = detector.conclude(proposal, detector.decision)
             masks = [group.mask(found.shape) for group in found.groups]
             probability, cut = found.probability, bool(found.cut)
         spent = time.thread_time() - started
         said = tuple(encode(mask, order=ORDER) for mask in masks)
-        answers[method] = Answer(score_one(said, truth), bool(said), probability, spent, cut)
-    return Result(question, kind, megapixels(picture), answers)
+        recall = recall_of(proposal, found, detector.decision, truth) if method != "plain" else (0, 0, 0, 0)
+        answers[method] = Answer(score_one(said, truth), bool(said), probability, spent, cut, recall)
+    return Result(question, kind, megapixels(picture), picture.shape[1], answers)
+
+
+def recall_of(
+    proposal: Proposal, found: Findings, decision: Decision, truth: Sequence[Rle]
+) -> tuple[int, int, int, int]:
+    """Of how many true instances a true pair is left after each step."""
+    masks = [decode(each, found.shape, order=ORDER) for each in truth]
+    likely = [match for match in proposal.matches if decision.verifier.probability(match) >= SURE]
+    steps = [[proposal.canvas.scaling.match_to_figure(match) for match in some] for some in (proposal.matches, likely)]
+    steps.append([match for group in found.groups for match in group.matches])
+    left = [len({label for label in label_matches(some, masks) if label >= 0}) for some in steps]
+    return len(truth), left[0], left[1], left[2]
 
 
 def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture, tuple[Rle, ...], str]:
     """The picture of a question, its true instances, and what kind it is."""
     if question.path:
         return read_image(question.path), question.truth, ""
-    make = make_figure if question.group == "made forged" else make_lookalike
     sources = sources if question.of_sources else None
-    made = make(seed, question.number, Wanted(size=question.size, sources=sources, compound=True))
+    wanted = Wanted(size=question.size, sources=sources, compound=True)
+    if question.group == "made cut-outs":
+        wanted = replace(wanted, compound=False, plan="cut-out clone")
+    make = make_lookalike if question.group == "look-alike" else make_figure
+    made = make(seed, question.number, wanted)
     return made.forged, tuple(encode(mask, order=ORDER) for mask in made.masks), made.kind
 
 
@@ -209,9 +238,14 @@ def list_questions(figures: int) -> Iterator[Question]:
     sources = read_sources()
     for entry in sources.entries if sources else ():
         yield Question("sources", entry.picture)
+    for group in ("figures", "blots"):
+        for path in list_images(SHARED / group) if (SHARED / group).is_dir() else ():
+            yield Question(group, path)
     for group, count in (("made forged", figures - figures // 2), ("look-alike", figures // 2)):
         for number in range(count):
             yield Question(group, None, (), number, SIZES[number % 3], bool(sources) and number % 2 == 1)
+    for number in range(figures // 2 if sources else 0):  # of the sources that the verifier was fitted to
+        yield Question("made cut-outs", None, (), number, SIZES[0], of_sources=True)
 
 
 def thinned(questions: Sequence[Question], most: int) -> list[Question]:
@@ -252,8 +286,11 @@ QUALITY = (
     ("real nuclei clones, mean oF1", "nuclei", 0.50),
     ("other real forgeries, mean oF1", "other", 0.80),
     ("made-up compound figures, mean oF1", "made forged", 0.75),
+    ("made-up cut-out clones, mean oF1", "made cut-outs", None),
     ("authentic twins, false alarms", "twins", 0.03),
     ("clean sources, false alarms", "sources", 0.03),
+    ("honest published figures, false alarms", "figures", 0.05),
+    ("honest blots, false alarms", "blots", 0.03),
     ("made-up look-alikes, false alarms", "look-alike", 0.03),
 )
 
@@ -265,7 +302,20 @@ def print_quality(results: Sequence[Result]) -> None:
         name, unit = ("said", "%") if words.endswith("alarms") else ("score", "")
         line(words, len(some), mean(some, name), limit, most=unit == "%", unit=unit)
         print_kinds(some, name, unit)
+    print_recall(results)
     print(f"time ran out for {sum(result.answers['handlens'].cut for result in results)} of {len(results)} pictures")
+
+
+def print_recall(results: Sequence[Result]) -> None:
+    """Where true pairs of small pictures are lost."""
+    for words, groups in (("real", ("nuclei", "other")), ("made-up", ("made forged", "made cut-outs"))):
+        some = [result for result in of(results, *groups) if result.width < SMALL]
+        counts = np.sum([result.answers["handlens"].recall for result in some] or [(0, 0, 0, 0)], axis=0)
+        for step, count, limit in zip(
+            ("proposal", "verifier", "decision"), counts[1:], (0.95, None, 0.85), strict=True
+        ):
+            name = f"{words} under {SMALL} pixels wide, recall after {step}"
+            line(name, int(counts[0]), float(count / max(1, counts[0])), limit)
 
 
 def print_kinds(results: Sequence[Result], name: str, unit: str) -> None:
@@ -338,10 +388,10 @@ def plan(
 ) -> Iterator[Item]:
     """Which methods are asked about each picture; large figures first, so that no process is late at the end."""
     for question in sorted(questions, key=lambda each: -each.size):
-        methods = ["plain"] if "plain" in parts and question.group != "sources" else []
+        methods = ["plain"] if "plain" in parts and question.group not in UNCOMPARED else []
         if parts != ["ablation"]:
             methods.append("handlens")
-        if question in ablated and question.group not in ("sources", "look-alike"):
+        if question in ablated and question.group not in (*UNCOMPARED, "look-alike"):
             methods += [name for name in names if name not in methods]
         yield question, tuple(methods)
 
@@ -387,7 +437,7 @@ def main() -> None:
     questions = list(list_questions(options.figures))
     questions = thinned(questions, 6) if options.quick else questions
     if "quality" not in parts:
-        questions = [question for question in questions if question.group != "sources"]
+        questions = [question for question in questions if question.group not in UNCOMPARED]
     timed = thinned(questions, 2 if options.quick else 12) if "speed" in parts else []
     questions = timed if parts == ["speed"] else questions
     for folder in {"real", "sources"} - {path.name for path in SHARED.glob("*")}:

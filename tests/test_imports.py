@@ -9,7 +9,7 @@ import pytest
 from handlens import pipeline, registry
 
 PICTURES = {"cv2", "PIL", "tifffile", "imagecodecs", "pypdfium2", "skimage", "zarr"}
-TRAINING = {"torch", "lightning_fabric", "onnx", "onnxscript", "timm", "torchvision"}
+TRAINING = {"torch", "lightning_fabric", "onnx", "onnxscript", "lightgbm", "timm", "torchvision"}
 HEAVY = {"scipy", "pyarrow", "rich", "onnxruntime", *PICTURES, *TRAINING}
 SIZES = {"forgery": (2, 96), "ink": (1, 96), "cells": (1, 96), "lesions": (1, 64)}
 
@@ -140,8 +140,11 @@ def without(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", ["cells", "ink", "lesions"])
-@pytest.mark.parametrize("absent", ["torch", "lightning_fabric"])
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [(name, absent) for name in ("cells", "ink", "lesions") for absent in ("torch", "lightning_fabric")]
+    + [("forgery", "lightgbm")],
+)
 def test_training_without_its_extra_says_what_to_install_and_leaves_nothing(name, absent, without, samples, tmp_path):
     (tmp_path / "work").mkdir()
     done = without([absent], "train", name, samples / name, "-o", "run", cwd=tmp_path / "work")

@@ -1,5 +1,6 @@
 """The forgeries: nothing outside a mask changes, and what is in a mask is truly a copy."""
 
+import cv2
 import numpy as np
 import pytest
 
@@ -181,3 +182,19 @@ def test_a_mask_is_resized_with_its_figure(size):
     resized = post_processing.apply_to_mask(mask, what)
     assert shown[resized].min() >= 127
     assert shown[~resized].max() <= 128
+
+
+def test_cut_outs_are_small_and_bring_no_ground_with_them():
+    """Half of them and more are the object and nothing else, and some are smaller than other clones may be."""
+    made = [
+        make_figure(9, number, Wanted(size=256, plan="cut-out clone", post_processed=False)) for number in range(30)
+    ]
+    parts = [part for figure in made for mask in figure.masks for part in components(mask)]
+    assert min(part.sum() for part in parts) < copies.SMALLEST
+    assert min(part.sum() for part in parts) > 0.6 * copies.SMALLEST_CUT_OUT
+    assert max(len(components(mask)) for figure in made for mask in figure.masks) >= 3
+
+
+def components(mask):
+    count, numbers = cv2.connectedComponents(mask.astype(np.uint8))
+    return [numbers == number for number in range(1, count)]

@@ -12,12 +12,13 @@ from handlens.challenges.forgery.detect.verifier.decision import Decision, shipp
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.fitting import (
     ALARMS,
+    CORRECTED,
     FEWEST_AUTHENTIC,
     FEWEST_COPIES,
     Example,
     _calibrate,
     _strictness,
-    fit_curves,
+    fit_verifier,
     score_one,
 )
 from handlens.challenges.forgery.match_labels import FALSE, UNCLEAR
@@ -61,11 +62,11 @@ def fit(examples):
     return fitting.fit(examples, weigh_without_pictures)[:2]
 
 
-def clear_examples(count=50):
+def clear_examples(count=CORRECTED["objects"], tier="objects"):
     random = np.random.default_rng(0)
     for number in range(count):
-        yield example(number, forged=True, detail=random.uniform(0.8, 0.98))
-        yield example(number, forged=False, detail=random.uniform(0.0, 0.5))
+        yield example(number, forged=True, detail=random.uniform(0.8, 0.98), tier=tier)
+        yield example(number, forged=False, detail=random.uniform(0.0, 0.5), tier=tier)
 
 
 def test_clear_figures_are_told_apart():
@@ -132,23 +133,28 @@ def test_forged_and_authentic_figures_count_the_same_however_many_they_are():
 
 def test_a_tier_with_true_matches_alone_is_not_fitted():
     only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(FEWEST_COPIES)]
-    assert fit_curves(only_true, TIERS) == {}
+    assert fit_verifier(only_true, TIERS) == shipped().verifier
     mixed = [*only_true, *(example(number, forged=False, detail=0.2, tier="panels") for number in range(4))]
-    assert fit_curves(mixed, TIERS) == {}
+    assert fit_verifier(mixed, TIERS) == shipped().verifier
 
 
-def test_a_tier_with_few_true_copies_keeps_the_curve_it_has(monkeypatch):
-    few, enough = (list(clear_examples(count)) for count in (FEWEST_COPIES - 1, FEWEST_COPIES))
+@pytest.mark.parametrize(("tier", "fewest"), [("objects", CORRECTED["objects"]), ("blots", FEWEST_COPIES)])
+def test_a_tier_with_few_true_copies_keeps_what_it_has(monkeypatch, tier, fewest):
+    few, enough = (list(clear_examples(count, tier=tier)) for count in (fewest - 1, fewest))
     asked = []
-    monkeypatch.setattr(fitting, "fit_curves", lambda some, tiers: asked.append(list(tiers)) or fit_curves(some, tiers))
+    monkeypatch.setattr(
+        fitting, "fit_verifier", lambda some, tiers: asked.append(list(tiers)) or fit_verifier(some, tiers)
+    )
+    known = shipped().verifier
     decision, numbers = fit(few)
-    assert decision.verifier.curves == shipped().verifier.curves
+    assert decision.verifier == known
     assert numbers["tiers fitted"] == 0
     decision, numbers = fit(enough)
-    assert decision.verifier.curves["objects"] != shipped().verifier.curves["objects"]
-    assert decision.verifier.curves["panels"] == shipped().verifier.curves["panels"]
+    assert decision.verifier.curves[tier] != known.curves[tier]
+    assert decision.verifier.curves["panels"] == known.curves["panels"]
+    assert (decision.verifier.trees["objects"] != known.trees.get("objects")) == (tier == "objects")
     assert numbers["tiers fitted"] == 1
-    assert asked == [[]] * 6 + [["objects"]] * 6, "folds are judged by the kind of curve that is written"
+    assert asked == [[]] * 6 + [[tier]] * 6, "folds are judged by the kind of curve that is written"
 
 
 def test_unclear_matches_teach_nothing():
@@ -162,7 +168,7 @@ def test_unclear_matches_teach_nothing():
         )
         for each in examples
     ]
-    assert fit_curves(confused, ["objects"]) == fit_curves(examples, ["objects"]) != {}
+    assert fit_verifier(confused, ["objects"]) == fit_verifier(examples, ["objects"]) != shipped().verifier
 
 
 def test_few_figures_can_be_fitted():
@@ -183,9 +189,9 @@ def test_no_fold_is_fitted_to_itself(monkeypatch):
 
     def remember(examples, tiers):
         fitted.append({each.case.id for each in examples})
-        return fit_curves(examples, tiers)
+        return fit_verifier(examples, tiers)
 
-    monkeypatch.setattr(fitting, "fit_curves", remember)
+    monkeypatch.setattr(fitting, "fit_verifier", remember)
     examples = list(clear_examples(10))
     fit(examples)
     *folds, last = fitted

@@ -132,6 +132,7 @@ def same_answer(scored, found):
 @pytest.mark.parametrize("fewest", [1, FEWEST_COPIES], ids=["fitted curves", "shipped curves"])
 def test_what_is_scored_out_of_fold_is_what_the_detector_answers(surrounded, tmp_path, monkeypatch, fewest):
     monkeypatch.setattr(fitting, "FEWEST_COPIES", fewest)
+    monkeypatch.setattr(fitting, "CORRECTED", {"objects": fewest})
     examples = examples_of(surrounded, tmp_path)
     found = predict_out_of_fold(examples, tiers_to_fit(examples), partial(weigh, progress=quiet))
     assert len(set(found.folds)) > 1

@@ -18,8 +18,8 @@ class ForgerySettings(Settings, frozen=True, kw_only=True):
         None
     )
     kind: Annotated[
-        Literal["object clone", "region copy", "cover-up", "panel reuse", "lane reuse"] | None,
-        setting("Only this kind of forgery; otherwise all, as often as in the contest.", "sample"),
+        Literal["object clone", "region copy", "cover-up", "panel reuse", "lane reuse", "cut-out clone"] | None,
+        setting("Only this kind of forgery; otherwise the first five, as often as in the contest.", "sample"),
     ] = None
     panels: Annotated[
         Literal["one", "several"] | None,

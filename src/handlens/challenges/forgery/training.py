@@ -19,7 +19,7 @@ from handlens.challenges.forgery.detect.answer import score_matches, worth_a_loo
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.verifier.decision import FILE, Verifier, shipped
 from handlens.challenges.forgery.detect.verifier.features import EVIDENCE
-from handlens.challenges.forgery.fitting import Example, fit, group_of
+from handlens.challenges.forgery.fitting import Example, fit, group_of, require_lightgbm
 from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
 from handlens.challenges.forgery.options import ForgerySettings
@@ -41,6 +41,7 @@ def train(folder: Path, run: Path, settings: ForgerySettings, progress: Progress
     Stopped and called again, it resumes with the figures that were not yet matched.
     """
     shipped()  # a curve may be taken from it in the end: if it is damaged, say so before hours of matching
+    require_lightgbm()
     batches = _batches(folder, run, settings)
     total = 2 * sum(len(batch.truth.cases) for batch in batches)  # each is proposed, then concluded out of fold
     examples: list[Example] = []

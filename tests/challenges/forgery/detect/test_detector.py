@@ -24,7 +24,7 @@ from detector_pictures import (
 )
 
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.answer import MOST_REGIONS, SURE, WORTH_A_LOOK, decide, score_matches
+from handlens.challenges.forgery.detect.answer import MOST_REGIONS, SURER, WORTH_A_LOOK, decide, score_matches
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.geometry.points import interior
@@ -238,7 +238,8 @@ def test_an_answer_that_is_likely_worth_less_than_authentic_is_not_given(worth):
 
 
 def test_a_second_group_must_be_worth_its_answer_too():
-    decision = sure_decision()
+    decision = sure_decision(worth=0.2)
+    assert decision.least > SURER
     sure, doubtful, _ = decide(far_matches(0.97, decision.least + 0.01, decision.least - 0.01), decision)
     assert [each.probability for each in sure] == [0.97, pytest.approx(decision.least + 0.01)]
     assert len(doubtful) == 1
@@ -258,7 +259,7 @@ def test_groups_that_begin_at_the_same_corner_are_told_apart():
 def test_a_weak_match_that_shares_the_source_does_not_join_the_answer():
     source, copy, other = box(10, 10, 20, 20), box(100, 40, 20, 20), box(60, 170, 20, 20)
     strong = match_of(source, copy, similarity(20, around=source.centre, to=copy.centre), probability=0.97)
-    for probability, joins in ((SURE - 0.01, False), (SURE + 0.01, True)):
+    for probability, joins in ((SURER - 0.01, False), (SURER + 0.01, True)):
         weak = match_of(source, other, similarity(130, around=source.centre, to=other.centre), probability=probability)
         (group,), doubtful, _ = decide([strong, weak], sure_decision())
         assert group.mask(SHAPE)[70, 180] == joins

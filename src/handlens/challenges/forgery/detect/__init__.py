@@ -35,6 +35,7 @@ from handlens.challenges.forgery.detect.verifier.drift import with_drift
 from handlens.challenges.forgery.detect.verifier.evidence import measure
 from handlens.challenges.forgery.detect.verifier.fields import without_fields
 from handlens.challenges.forgery.detect.verifier.repetition import compare_within_figure
+from handlens.challenges.forgery.detect.verifier.seam import with_seams
 from handlens.challenges.forgery.detect.verifier.vetoes import is_deformed_match, is_label, proves_nothing
 from handlens.challenges.forgery.options import SECONDS
 
@@ -130,7 +131,7 @@ class Detector:
         straight = [match for match in measured if not is_deformed_match(match)]
         deformed = [match for match in measured if match.tier != TierName.OBJECTS and is_deformed_match(match)]
         compared = with_drift(list(compare_within_figure(canvas, straight)), witnesses=deformed)
-        return without_fields(canvas, compared)
+        return with_seams(canvas, without_fields(canvas, compared))
 
 
 def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:

@@ -12,8 +12,10 @@ from handlens.challenges.forgery.detect.verifier.decision import Decision, Verif
 WORTH_A_LOOK = 0.2
 """Least probability of a match that is shown to a person. By hand."""
 
-SURE = 0.5
-"""Least probability of a group in the answer. Rule: a wrong one costs as much as a missing one."""
+SURE, SURER = 0.5, 0.8
+"""Least probability of a match that may be the answer, and of every match in it where one has that. Rule: a wrong one
+costs as much as a missing one. Measured on cut-out clones out of fold, at the same alarms: mean oF1 0.491 with 0.8,
+0.484 with 0.5 throughout, as a false region spoils a whole group."""
 
 MOST_REGIONS = 5
 """Most places that one group can be in: what is there more often repeats by nature, like the squares of a ruler. By
@@ -32,7 +34,8 @@ def worth_a_look(matches: Sequence[Match]) -> list[Match]:
 
 def likely_groups(matches: Sequence[Match]) -> list[Group]:
     """Groups of which one may be the answer, the surest first."""
-    likely = [match for match in matches if match.probability >= SURE]
+    least = SURER if any(match.probability >= SURER for match in matches) else SURE
+    likely = [match for match in matches if match.probability >= least]
     return [each for each in group(likely) if count_regions(each) <= MOST_REGIONS]
 
 

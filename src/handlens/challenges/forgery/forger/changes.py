@@ -40,6 +40,20 @@ def draw_change(rng: np.random.Generator, *, turned: float, resized: float = 0.3
     )
 
 
+def draw_crude_change(rng: np.random.Generator) -> Change:
+    """The change of a cut-out: most are turned or sized a little, few are toned, hardly any has a soft edge."""
+    lot = float(rng.uniform())
+    toned = rng.uniform() < 0.15
+    return Change(
+        turn=float(rng.uniform(0, 360)) if lot < 0.35 else float(rng.normal(0, 12)) if lot < 0.75 else 0.0,
+        size=float(rng.uniform(0.8, 1.2)) if rng.uniform() < 0.6 else 1.0,
+        mirrored=bool(rng.uniform() < 0.15),
+        contrast=float(rng.uniform(0.8, 1.2)) if toned else 1.0,
+        brightness=float(rng.uniform(-18, 18)) if toned else 0.0,
+        feather=float(rng.uniform(0.5, 1.2)) if rng.uniform() < 0.2 else 0.0,
+    )
+
+
 def changed(patch: ByteArray, shape: BoolArray, change: Change) -> tuple[FloatArray, BoolArray]:
     """A cut-out (h, w, 3) and its mask (h, w), mirrored, turned and sized, without empty margins."""
     picture, cover = patch.astype(np.float32), shape.astype(np.float32)

@@ -5,17 +5,22 @@ A paste changes only pixels of its mask: the feather lies inside. So mask = sour
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import cv2
 import numpy as np
 
-from handlens.challenges.forgery.forger.changes import Change, blended, changed, draw_change
+from handlens.challenges.forgery.forger.changes import Change, blended, changed, draw_change, draw_crude_change
 from handlens.challenges.forgery.forger.figures import Box, ComposedFigure, Placed, widen
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray, FloatArray, LabelArray, outline
 
 SMALLEST = 113
 """Fewest pixels of what is copied: a disc 12 pixels wide, the smallest clone that the contest has."""
+
+SMALLEST_CUT_OUT = 50
+"""Fewest pixels of an object that is cut out along its own outline: a disc 8 pixels wide."""
 
 SMALLEST_SHARE = 0.0008
 """Smallest share of a figure that is copied: with its copy 0.17 %, which 19 of 20 of the contest's figures exceed."""
@@ -66,7 +71,22 @@ def clone_object(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
         return None
     turned = 0.05 if region.panel.lanes else 0.45
     copies = int(rng.choice([1, 2, 3], p=[0.72, 0.2, 0.08]))
-    return _paste_copies(draft, region, rng, copies=copies, turned=turned, covered=0.25)
+    return _paste_copies(draft, region, rng, copies=copies, draw=partial(draw_change, turned=turned), covered=0.25)
+
+
+def clone_cut_out(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
+    """An object cut out along its own outline and pasted hard, anywhere.
+
+    No ground comes with it and no lens blurs its edge; a few bring a pixel or two of ground, or are feathered a little.
+    """
+    region = _find_object(draft, rng, border=int(rng.choice([0, 0, 0, 0, 1, 2])), least=SMALLEST_CUT_OUT)
+    if region is None:
+        return None
+    copies = int(rng.choice([1, 2, 3], p=[0.55, 0.3, 0.15]))
+    covered = float(rng.choice([0.1, 1.0]))
+    return _paste_copies(
+        draft, region, rng, copies=copies, draw=draw_crude_change, covered=covered, least=SMALLEST_CUT_OUT
+    )
 
 
 def copy_region(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
@@ -76,7 +96,8 @@ def copy_region(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
     for shrink in (1.0, 0.7, 0.5, 0.3):
         region = _find_region(draft, rng, share * shrink * draft.taken.size / (1 + copies))
         if region is not None:
-            mask = _paste_copies(draft, region, rng, copies=copies, turned=0.3, covered=1.0)
+            draw = partial(draw_change, turned=0.3)
+            mask = _paste_copies(draft, region, rng, copies=copies, draw=draw, covered=1.0)
             if mask is not None:
                 return mask
     return None
@@ -109,12 +130,17 @@ def cover_up(draft: Draft, rng: np.random.Generator) -> BoolArray | None:
 # --- sources ------------------------------------------------------------------------------------------------
 
 
-def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> CopiedRegion | None:
-    """One whole nucleus, body or band with a rim of what is around it; it touches no print and no other forgery."""
+def _find_object(
+    draft: Draft, rng: np.random.Generator, *, border: int, least: float | None = None
+) -> CopiedRegion | None:
+    """One whole nucleus, body or band with a rim of what is around it; it touches no print and no other forgery.
+
+    It has `least` pixels or more; where that is None, as many as a clone of the contest.
+    """
     panel = draft.panels[int(rng.integers(len(draft.panels)))]
     inner = draft.objects[panel.box.window]
     numbers, areas = np.unique(inner, return_counts=True)
-    least = max(SMALLEST, SMALLEST_SHARE * draft.taken.size)
+    least = max(SMALLEST, SMALLEST_SHARE * draft.taken.size) if least is None else least
     usable = (numbers > 0) & (areas >= least) & (areas < 0.2 * inner.size)
     if not usable.any():
         return None
@@ -127,7 +153,7 @@ def _find_object(draft: Draft, rng: np.random.Generator, *, border: int) -> Copi
         if min(top, left) < 0 or bottom > inner.shape[0] or right > inner.shape[1]:
             continue
         box = Box(panel.box.top + top, panel.box.left + left, panel.box.top + bottom, panel.box.left + right)
-        mask = widen(draft.objects[box.window] == number, border)
+        mask = widen(draft.objects[box.window] == number, border) if border else draft.objects[box.window] == number
         if not (draft.taken[box.window] & mask).any() and draft.honest[box.window][mask].std() > 2:
             return CopiedRegion(box, mask, panel)
     return None
@@ -178,9 +204,19 @@ def _free_spot(box: Box, shape: BoolArray, rng: np.random.Generator) -> Box | No
 
 
 def _paste_copies(
-    draft: Draft, region: CopiedRegion, rng: np.random.Generator, *, copies: int, turned: float, covered: float
+    draft: Draft,
+    region: CopiedRegion,
+    rng: np.random.Generator,
+    *,
+    copies: int,
+    draw: Callable[[np.random.Generator], Change],
+    covered: float,
+    least: int = SMALLEST,
 ) -> BoolArray | None:
-    """Paste the region up to `copies` times; `covered` is the largest share of a paste that may hide objects."""
+    """Paste the region up to `copies` times, each changed as `draw` says, none with fewer than `least` pixels.
+
+    `covered` is the largest share of a paste that may hide objects.
+    """
     mask = np.zeros_like(draft.taken)
     mask[region.box.window] = region.mask
     source = draft.honest[region.box.window]
@@ -188,9 +224,9 @@ def _paste_copies(
     draft.taken[grown] = True
     done = 0
     for _copy in range(copies):
-        change = draw_change(rng, turned=turned)
+        change = draw(rng)
         patch, shape = changed(source, region.mask, change)
-        if shape.sum() < SMALLEST:
+        if shape.sum() < least:
             continue
         spot = _place_for(draft, region, shape, rng, covered)
         if spot is not None:

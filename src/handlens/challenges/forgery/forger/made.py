@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from handlens.challenges.forgery.forger import post_processing
-from handlens.challenges.forgery.forger.copies import SMALLEST, Draft, clone_object, copy_region, cover_up, start
+from handlens.challenges.forgery.forger.copies import (
+    SMALLEST,
+    Draft,
+    clone_cut_out,
+    clone_object,
+    copy_region,
+    cover_up,
+    start,
+)
 from handlens.challenges.forgery.forger.figures import draw_figure
 from handlens.challenges.forgery.forger.lookalikes import LOOKALIKES, NEED_PANELS, draw_lookalike
 from handlens.challenges.forgery.forger.marks import printed
@@ -33,9 +41,13 @@ FORGERIES: Mapping[str, Forge] = {
     "cover-up": cover_up,
     "panel reuse": reuse_panel,
     "lane reuse": reuse_lane,
+    "cut-out clone": clone_cut_out,
 }
 SHARES = {"object clone": 0.56, "region copy": 0.22, "cover-up": 0.06, "panel reuse": 0.06, "lane reuse": 0.1}
-"""How often each kind is made."""
+"""How often each kind is made; cut-out clones only where they are asked for."""
+
+SHOWN = {"lane reuse": "blot", "cut-out clone": "source"}
+"""What a figure shows that has forgeries of a kind; of the others anything."""
 
 LOOKALIKE_SHARES = {
     "replicates": 0.24,
@@ -103,7 +115,7 @@ def _draw_kind(
 def _try_figure(rng: np.random.Generator, kind: str, wanted: Wanted) -> Made | None:
     compound = wanted.compound
     several = kind == "panel reuse" or (bool(rng.uniform() < COMPOUND_SHARE) if compound is None else compound)
-    shows = "blot" if kind == "lane reuse" else None
+    shows = SHOWN.get(kind)
     crowded = kind == "panel reuse" and bool(rng.uniform() < 0.8)
     figure = draw_figure(rng, size=wanted.size, sources=wanted.sources, compound=several, kind=shows, crowded=crowded)
     draft = start(figure)
@@ -125,7 +137,7 @@ def _finish(made: Made, rng: np.random.Generator, processed: bool) -> Made:
         return made
     what = post_processing.draw_post_processing(rng, made.honest)
     masks = tuple(post_processing.apply_to_mask(mask, what) for mask in made.masks)
-    if any(mask.sum() < 2 * SMALLEST for mask in masks):
+    if any(mask.sum() < min(2 * SMALLEST, before.sum()) for mask, before in zip(masks, made.masks, strict=True)):
         return made
     honest = post_processing.apply(made.honest, what)
     forged = post_processing.apply(made.forged, what) if made.masks else honest

@@ -1,4 +1,4 @@
-"""Today's verifier: a logistic curve for each tier, and how one is fitted."""
+"""The verifier: a logistic curve for each tier, which trees may correct, and how a curve is fitted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.verifier.features import BY_KEY, BY_NAME, describe
+from handlens.challenges.forgery.detect.verifier.trees import Trees
 
 FloatTable = npt.NDArray[np.float64]
 
@@ -35,35 +36,46 @@ class Curve:
     weights: tuple[float, ...]
     offset: float
 
-    def probability(self, features: Mapping[str, float]) -> float:
+    def log_odds(self, features: Mapping[str, float]) -> float:
         row = np.array([features[name] for name in self.names])
         row = np.clip((row - self.means) / self.spreads, -MAX_OFFSET, MAX_OFFSET)
-        return sigmoid(float(row @ np.array(self.weights)) + self.offset)
+        return float(row @ np.array(self.weights)) + self.offset
+
+    def probability(self, features: Mapping[str, float]) -> float:
+        return sigmoid(self.log_odds(features))
 
 
 @dataclass(frozen=True, slots=True)
 class LogisticVerifier:
-    """The curve of each tier."""
+    """The curve of each tier, and the trees that correct it where a tier has some."""
 
     curves: Mapping[str, Curve] = field(default_factory=dict)
+    trees: Mapping[str, Trees] = field(default_factory=dict)
 
     def probability(self, match: Match, /) -> float:
         """That the match is a copy; 0 for a tier that was not fitted."""
         curve = self.curves.get(match.tier)
-        return curve.probability(describe(match)) if curve else 0.0
+        if curve is None:
+            return 0.0
+        features = describe(match)
+        odds, trees = curve.log_odds(features), self.trees.get(match.tier)
+        return sigmoid(odds + trees.correction(features, log_odds=odds) if trees else odds)
 
     def to_record(self) -> dict[str, Any]:
-        """The curves for a decision file, features by their stored names."""
+        """Curves and trees for a decision file, features by their stored names."""
         return {
             "curves": {
                 tier: asdict(curve) | {"names": tuple(BY_NAME[name].key for name in curve.names)}
                 for tier, curve in self.curves.items()
-            }
+            },
+            "trees": {tier: trees.to_record() for tier, trees in self.trees.items()},
         }
 
     @classmethod
-    def from_record(cls, curves: Mapping[str, Mapping[str, Any]]) -> LogisticVerifier:
-        """What `to_record` wrote as `curves`; ValueError, TypeError or KeyError where it is something else."""
+    def from_record(
+        cls, curves: Mapping[str, Mapping[str, Any]], trees: Mapping[str, Mapping[str, Any]]
+    ) -> LogisticVerifier:
+        """What `to_record` wrote; ValueError, TypeError or KeyError where it is something else."""
         pages = {tier: {name: _frozen(value) for name, value in page.items()} for tier, page in curves.items()}
         unknown = {key for page in pages.values() for key in page["names"]}.difference(BY_KEY)
         if unknown:
@@ -72,7 +84,8 @@ class LogisticVerifier:
             {
                 tier: Curve(**(page | {"names": tuple(BY_KEY[key].name for key in page["names"])}))
                 for tier, page in pages.items()
-            }
+            },
+            {tier: Trees.from_record(page) for tier, page in trees.items()},
         )
 
 

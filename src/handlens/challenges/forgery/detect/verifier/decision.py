@@ -24,8 +24,8 @@ CLOSEST = 1e-9
 class Verifier(Protocol):
     """Says how likely a match is a copy; what it needs to know of the pixels is in the match's evidence.
 
-    A learned verifier takes the place of the curves here: it measures while the canvas is there (as `measure` does)
-    and scores in `probability`.
+    Another verifier takes the place of curves and trees here: it measures while the canvas is there (as `measure`
+    does) and scores in `probability`.
     """
 
     def probability(self, match: Match, /) -> float: ...
@@ -67,7 +67,8 @@ def read_decision(path: Path) -> Decision:
     """A fitted decision; ModelError where the file is not one."""
     try:
         page = json.loads(read_text(path))
-        return Decision(LogisticVerifier.from_record(page.pop("curves")), **page)
+        verifier = LogisticVerifier.from_record(page.pop("curves"), page.pop("trees", {}))
+        return Decision(verifier, **page)
     except DataError as error:
         raise ModelError(f"{error}; expected a run of `handlens train forgery`") from error
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:

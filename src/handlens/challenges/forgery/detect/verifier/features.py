@@ -20,6 +20,8 @@ EVIDENCE = (
     *("detail_autocorrelation", "denoised_autocorrelation", "grain_autocorrelation", "band_pass_autocorrelation"),
     *("worst_quadrant", "flat_grain", "deformation", "stored_contrast", "solidity", "pixels", "inliers"),
     *("second_best", "typical_significance", "peers", "candidates", "margin", "drift", "peak_weight"),
+    *("worst_quadrant_denoised", "grain_deviation", "seam", "seam_everywhere", "other_seam", "usual_seam"),
+    *("sharpest_seam", "seam_halo", "other_halo", "gain", "rim_error", "outside_error"),
 )
 """Evidence that features are made from; what a tier does not measure counts as 0."""
 
@@ -42,7 +44,8 @@ class Feature:
     """A number that the verifier looks at.
 
     `key` is its name in decision files, which outlive names in code. `sign` is 1 where more of it speaks for a copy and
-    -1 where it speaks against one: a fit must not learn the contrary from a few figures.
+    -1 where it speaks against one: a fit must not learn the contrary from a few figures. 0 is for those that speak one
+    way or the other, depending on the rest: trees look at them, curves do not.
     """
 
     name: str
@@ -98,6 +101,11 @@ def _strength(seen: Evidence) -> float:
     return float(np.log1p(max(0.0, fisher(seen["detail"])) * np.sqrt(max(seen["pixels"], FEWEST_PIXELS))))
 
 
+def _seam_above(name: str) -> Callable[[Evidence], float]:
+    """How much sharper the sharper outline is."""
+    return lambda seen: seen["seam"] - seen[name]
+
+
 def _relative_significance(seen: Evidence) -> float:
     """Against that of most other pairs of the figure."""
     return float(np.log1p(significance(seen)) - np.log1p(max(0.0, seen["typical_significance"])))
@@ -134,6 +142,25 @@ FEATURES: tuple[Feature, ...] = (
     Feature("margin", "standing", _plain("margin"), tiers=(TierName.OBJECTS,)),
     Feature("inliers", "inliers", _log_count("inliers"), tiers=(TierName.KEYPOINTS, TierName.BLOTS)),
     Feature("peak_weight", "weight", _log_count("peak_weight"), tiers=(TierName.SHIFTS,)),
+    *(
+        Feature(name, name.replace("_", " "), transform, sign=0, tiers=(TierName.OBJECTS,))
+        for name, transform in (
+            ("seam", _plain("seam")),
+            ("seam_everywhere", _plain("seam_everywhere")),
+            ("other_seam", _plain("other_seam")),
+            ("seam_above_other", _seam_above("other_seam")),
+            ("seam_above_usual", _seam_above("usual_seam")),
+            ("seam_above_sharpest", _seam_above("sharpest_seam")),
+            ("seam_halo", _plain("seam_halo")),
+            ("other_halo", _plain("other_halo")),
+            ("gain", _plain("gain")),
+            ("rim_error", _plain("rim_error")),
+            ("outside_error", _plain("outside_error")),
+            ("worst_quadrant_denoised", _plain("worst_quadrant_denoised")),
+            ("grain_deviation", _plain("grain_deviation")),
+            ("pixels", _log_count("pixels")),
+        )
+    ),
 )
 """Every feature; to add one, measure its evidence, name it in EVIDENCE, and put it here."""
 

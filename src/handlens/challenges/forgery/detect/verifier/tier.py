@@ -51,7 +51,12 @@ class Tier:
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """What is known of its matches, in the order of decision files."""
+        """What a curve knows of its matches, in the order of decision files."""
+        return tuple(feature for feature in self.all_features if feature.sign)
+
+    @property
+    def all_features(self) -> tuple[Feature, ...]:
+        """What trees know of them."""
         return tuple(feature for feature in FEATURES if self.name in feature.tiers)
 
 
@@ -61,11 +66,14 @@ TIERS: Mapping[str, Tier] = {
     for tier in (
         Tier(
             TierName.OBJECTS,
-            worst_quadrant=0.6,
-            deformation=0.4,
+            worst_quadrant=0.4,
+            deformation=0.6,
             deformation_from=300,
+            repeats_from=0.95,
             search=0.7,
             confirm=0.85,
+            most_scored=100,
+            most_peers=30,
         ),
         Tier(TierName.KEYPOINTS, worst_quadrant=0.6, deformation=0.65, repeats_inside=True),
         Tier(TierName.BLOTS, deformation=0.8, search=0.5, confirm=0.6),

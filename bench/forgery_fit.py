@@ -1,0 +1,127 @@
+"""Fits the included decision of the forgery detector: curve and trees of objects, and how strict to be.
+
+python bench/forgery_fit.py CACHE -o decision.json
+
+Learns from cut-out clones of clean microscopy and their twins, compound figures and look-alikes, the sources, honest
+published figures and blots; never from the real forgeries. Folds go by source picture, so that what is printed for a
+picture comes from a verifier that has not seen it. Proposals are kept in CACHE: stopped, it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from handlens.challenges.forgery.detect import Detector
+from handlens.challenges.forgery.detect.findings import TierName
+from handlens.challenges.forgery.fitting import Example, fit_verifier, predict_out_of_fold
+from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.sources import Sources, open_sources
+from handlens.challenges.forgery.match_labels import label_matches
+from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
+from handlens.challenges.forgery.score import ORDER
+from handlens.challenges.forgery.training import weigh
+from handlens.io.files import write_text
+from handlens.io.images import list_images, read_image, write_png
+from handlens.masks.rle import Rle, encode
+from handlens.progress import bar
+from handlens.types import Case
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery"
+FOLDS = 5
+SECONDS = 60.0
+"""Enough for every figure: what is learned must not depend on the machine."""
+
+SEED, COMPOUND_SEED = 7_000, 8_100
+SIZES = (500, 700, 900, 1_100)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One to learn from: its file, true masks, and what it shares its fold with."""
+
+    name: str
+    path: Path
+    group: str
+    masks: tuple[np.ndarray, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self.name.split("-")[0]
+
+
+def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
+    sources = open_sources(SHARED / "sources")
+    for number, entry in enumerate(sources.entries):
+        fold = f"fold{number % FOLDS}"
+        yield Picture(f"source-{number}", entry.picture, fold)
+        for variant in range(variants):
+            wanted = Wanted(720, Sources((entry,)), compound=False, plan="cut-out clone")
+            try:
+                made = make_figure(SEED + variant, number, wanted)
+            except ValueError:  # no object, or no room for a copy
+                continue
+            yield written(cache, f"cutout-{variant}-{number}", made, fold)
+            if number % 2 == variant % 2:
+                yield written(cache, f"twin-{variant}-{number}", replace(made, forged=made.honest, masks=()), fold)
+    for number in range(compound):
+        own = Sources(tuple(each for index, each in enumerate(sources.entries) if index % FOLDS == number % FOLDS))
+        wanted = Wanted(SIZES[number % 4], own if number % 2 else None, compound=True if number % 3 else None)
+        for kind, make in (("compound", make_figure), ("lookalike", make_lookalike)):
+            made = make(COMPOUND_SEED, number, wanted)
+            yield written(cache, f"{kind}-{number}", made, f"fold{number % FOLDS}")
+    for path in list_images(SHARED / "blots"):
+        yield Picture(f"blot-{path.stem}", path, f"blot {path.stem}")
+    for path in list_images(SHARED / "figures"):
+        yield Picture(f"figure-{path.stem}", path, f"paper {path.stem.split('v')[0]}")
+
+
+def written(cache: Path, name: str, made: Made, group: str) -> Picture:
+    path = cache / f"{name}.png"
+    if not path.exists():
+        write_png(path, made.forged)
+    return Picture(name, path, group, made.masks)
+
+
+def example(detector: Detector, cache: Path, picture: Picture) -> Example:
+    """What the detector proposes for a picture, labelled."""
+    kept = cache / f"{picture.name}.json"
+    if not kept.exists():
+        write_text(kept, to_text(MatchRecord.of(detector.propose(read_image(picture.path), SECONDS))))
+    record = from_text(kept.read_text())
+    truth: tuple[Rle, ...] = tuple(encode(mask, order=ORDER) for mask in picture.masks)
+    case = Case(picture.name, picture.path, record.scaling.figure, group=picture.group)
+    return Example(case, truth, record, label_matches(record.in_figure(), picture.masks))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cache", type=Path, help="a folder for pictures and proposals; 400 MB")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the decision file")
+    parser.add_argument("--variants", type=int, default=3, help="forged pictures of each source")
+    parser.add_argument("--compound", type=int, default=40, help="compound figures, and as many look-alikes")
+    options = parser.parse_args()
+    options.cache.mkdir(parents=True, exist_ok=True)
+    chosen, detector, examples = list(pictures(options.cache, options.variants, options.compound)), Detector(), []
+    with bar("pictures") as progress:
+        for picture in chosen:
+            examples.append(example(detector, options.cache, picture))
+            progress(len(examples), len(chosen))
+    with bar("out of fold") as progress:
+        found = predict_out_of_fold(examples, [TierName.OBJECTS], partial(weigh, progress=progress))
+    scores = found.scores(examples)
+    for kind in dict.fromkeys(picture.kind for picture in chosen):
+        own = [number for number, picture in enumerate(chosen) if picture.kind == kind]
+        said = sum(bool(found.answers[number]) for number in own)
+        print(f"{kind:12}{len(own):5} pictures, {said:4} called forged, mean oF1 {np.mean(scores[own]):.3f}")
+    decision = replace(found.decisions[0], verifier=fit_verifier(examples, [TierName.OBJECTS]))
+    write_text(options.output, decision.to_json())
+
+
+if __name__ == "__main__":
+    main()
