@@ -27,7 +27,19 @@ STYLES = (
 FONTS = ("DejaVu Sans", "DejaVu Sans", "DejaVu Serif", "DejaVu Sans Mono", "STIXGeneral", "cmss10")
 GENES = ("ACTB", "GAPDH", "TP53", "MYC", "EGFR", "KRAS", "CDK4", "BRCA1", "PTEN", "STAT3", "AKT1", "MTOR", "RB1", "IL6")
 GROUPS = ("control", "siRNA", "vehicle", "treated", "WT", "KO", "mock", "low", "high", "rescue")
-COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "0.3", "0.6", "0.85", "black", "white", "gold")
+COLOURS = (
+    "tab:blue",
+    "tab:orange",
+    "tab:green",
+    "tab:red",
+    "tab:purple",
+    "0.3",
+    "0.6",
+    "0.85",
+    "black",
+    "white",
+    "gold",
+)
 
 
 # --- what one pair of axes shows --------------------------------------------------------------------------------------
@@ -74,7 +86,9 @@ def lines(ax: Axes, rng: Rng) -> None:
         y = np.cumsum(rng.normal(0.1, 0.3, len(x)))
         marker = str(rng.choice(["", "o", "s", "^", "D"]))
         if rng.uniform() < 0.5:
-            ax.errorbar(x, y, yerr=rng.uniform(0.05, 0.4), marker=marker, capsize=rng.uniform(0, 4), label=names(rng, 1)[0])
+            ax.errorbar(
+                x, y, yerr=rng.uniform(0.05, 0.4), marker=marker, capsize=rng.uniform(0, 4), label=names(rng, 1)[0]
+            )
         else:
             ax.plot(x, y, marker=marker, label=names(rng, 1)[0])
             if rng.uniform() < 0.4:
@@ -87,7 +101,9 @@ def scatter(ax: Axes, rng: Rng) -> None:
         count = int(10 ** rng.uniform(1, 3.3))
         x, y = rng.multivariate_normal(rng.uniform(-3, 3, 2), [[1, rng.uniform(-0.8, 0.8)], [0, 1]], count).T
         edge = str(rng.choice(["none", "black", "white"]))
-        ax.scatter(x, y, s=rng.uniform(4, 60), alpha=float(rng.choice([0.4, 1])), edgecolors=edge, label=names(rng, 1)[0])
+        ax.scatter(
+            x, y, s=rng.uniform(4, 60), alpha=float(rng.choice([0.4, 1])), edgecolors=edge, label=names(rng, 1)[0]
+        )
     if rng.uniform() < 0.4:
         ax.legend(markerscale=2)
 
@@ -95,7 +111,13 @@ def scatter(ax: Axes, rng: Rng) -> None:
 def coloured_scatter(ax: Axes, rng: Rng) -> None:
     count = int(10 ** rng.uniform(1.5, 3.3))
     x, y = rng.normal(0, 1, (2, count)) + rng.choice([-3, 0, 3], (2, count))
-    drawn = ax.scatter(x, y, c=x * y + rng.normal(0, 1, count), s=rng.uniform(3, 40), cmap=str(rng.choice(["viridis", "coolwarm", "magma"])))
+    drawn = ax.scatter(
+        x,
+        y,
+        c=x * y + rng.normal(0, 1, count),
+        s=rng.uniform(3, 40),
+        cmap=str(rng.choice(["viridis", "coolwarm", "magma"])),
+    )
     ax.figure.colorbar(drawn, ax=ax)
 
 
@@ -186,7 +208,9 @@ def forest(ax: Axes, rng: Rng) -> None:
 
 def histogram(ax: Axes, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 4))):
-        ax.hist(rng.normal(rng.uniform(-2, 2), 1, 800), bins=int(rng.integers(10, 60)), alpha=0.6, edgecolor="k", lw=0.4)
+        ax.hist(
+            rng.normal(rng.uniform(-2, 2), 1, 800), bins=int(rng.integers(10, 60)), alpha=0.6, edgecolor="k", lw=0.4
+        )
 
 
 def pie(ax: Axes, rng: Rng) -> None:
@@ -214,17 +238,29 @@ def flow_chart(ax: Axes, rng: Rng) -> None:
     ax.axis("off")
     ax.set(xlim=(0, 10), ylim=(0, 10))
     rows, columns = int(rng.integers(2, 6)), int(rng.integers(1, 5))
-    form, colour = str(rng.choice(["round", "square", "oval"])), str(rng.choice(["w", "lightblue", "0.85", "wheat", "tab:green"]))
+    form, colour = (
+        str(rng.choice(["round", "square", "oval"])),
+        str(rng.choice(["w", "lightblue", "0.85", "wheat", "tab:green"])),
+    )
     places = [(10 * (c + 0.5) / columns, 10 * (1 - (r + 0.5) / rows)) for r in range(rows) for c in range(columns)]
     wide, high = 6.5 / columns, 5 / rows
     for number, (x, y) in enumerate(places):
         if form == "oval":
             ax.add_patch(patches.Ellipse((x, y), wide, high, fc=colour, ec="k", lw=rng.uniform(0.8, 2)))
         else:
-            ax.add_patch(patches.FancyBboxPatch((x - wide / 2, y - high / 2), wide, high, boxstyle=f"{form},pad=0.05", fc=colour, ec="k"))
+            ax.add_patch(
+                patches.FancyBboxPatch(
+                    (x - wide / 2, y - high / 2), wide, high, boxstyle=f"{form},pad=0.05", fc=colour, ec="k"
+                )
+            )
         ax.text(x, y, f"{rng.choice(GENES)}\n(n = {rng.integers(5, 200)})", ha="center", va="center")
         if number:
-            ax.annotate("", (x, y + high / 2), (places[number - 1][0], places[number - 1][1] - high / 2), arrowprops={"arrowstyle": "->"})
+            ax.annotate(
+                "",
+                (x, y + high / 2),
+                (places[number - 1][0], places[number - 1][1] - high / 2),
+                arrowprops={"arrowstyle": "->"},
+            )
 
 
 def pathway(ax: Axes, rng: Rng) -> None:
@@ -239,7 +275,13 @@ def pathway(ax: Axes, rng: Rng) -> None:
     for _ in range(int(rng.integers(4, 12))):
         x, y = rng.uniform(1.5, 8.5), rng.uniform(1.5, 7.5)
         if rng.uniform() < 0.5:
-            ax.imshow(glow, extent=(x - 0.8, x + 0.8, y - 0.5, y + 0.5), cmap=str(rng.choice(["Blues", "Reds"])), aspect="auto", zorder=3)
+            ax.imshow(
+                glow,
+                extent=(x - 0.8, x + 0.8, y - 0.5, y + 0.5),
+                cmap=str(rng.choice(["Blues", "Reds"])),
+                aspect="auto",
+                zorder=3,
+            )
         else:
             ax.add_patch(patches.Ellipse((x, y), 1.6, 0.9, fc=str(rng.choice(COLOURS)), ec="k", zorder=3))
         ax.text(x, y, str(rng.choice(GENES)), ha="center", va="center", fontsize=7, zorder=4)
@@ -256,9 +298,15 @@ def alignment(ax: Axes, rng: Rng) -> None:
     size = rng.uniform(5, 9)
     for row in range(rows):
         ax.text(-6, -row, str(rng.choice(GENES)), fontsize=size, family="monospace", va="center")
-        for column, letter in enumerate(np.where(rng.uniform(size=columns) < 0.75, first, rng.choice(letters, columns))):
+        for column, letter in enumerate(
+            np.where(rng.uniform(size=columns) < 0.75, first, rng.choice(letters, columns))
+        ):
             if letter == first[column]:
-                ax.add_patch(patches.Rectangle((column - 0.5, -row - 0.5), 1, 1, fc=str(["0.8", "k", "gold"][column % 3]), ec="none"))
+                ax.add_patch(
+                    patches.Rectangle(
+                        (column - 0.5, -row - 0.5), 1, 1, fc=str(["0.8", "k", "gold"][column % 3]), ec="none"
+                    )
+                )
             ax.text(column, -row, letter, fontsize=size, family="monospace", ha="center", va="center",
                     color="w" if letter == first[column] and column % 3 == 1 else "k")  # fmt: skip
 
@@ -268,7 +316,14 @@ def prose(ax: Axes, rng: Rng) -> None:
     words = [str(rng.choice([*GENES, *GROUPS, "the", "of", "and", "in", "was", "cells"])) for _ in range(200)]
     size = rng.uniform(6, 12)
     for row in range(int(rng.integers(5, 20))):
-        ax.text(0, 1 - row * size / 130, " ".join(words[row * 8 : row * 8 + 8]), fontsize=size, transform=ax.transAxes, va="top")
+        ax.text(
+            0,
+            1 - row * size / 130,
+            " ".join(words[row * 8 : row * 8 + 8]),
+            fontsize=size,
+            transform=ax.transAxes,
+            va="top",
+        )
 
 
 def tree(ax: Axes, rng: Rng) -> None:
@@ -289,7 +344,20 @@ def tree(ax: Axes, rng: Rng) -> None:
 
 
 KINDS: Mapping[str, tuple[Callable[[Axes, Rng], None], ...]] = {
-    "chart": (bars, lines, scatter, boxes, survival, volcano, forest, histogram, pie, contours, coloured_scatter, cytometry),
+    "chart": (
+        bars,
+        lines,
+        scatter,
+        boxes,
+        survival,
+        volcano,
+        forest,
+        histogram,
+        pie,
+        contours,
+        coloured_scatter,
+        cytometry,
+    ),
     "heat map": (heat_map,),
     "diagram": (flow_chart, pathway, tree),
     "table and text": (table, alignment, prose),
@@ -313,8 +381,9 @@ def draw_figure(seed: int, number: int, photographs: Sequence[Picture] = ()) -> 
 
 def _rendered(rng: Rng, kind: str) -> Picture:
     style.use(str(rng.choice(STYLES)))
-    mpl.rcParams.update({"font.family": str(rng.choice(FONTS)), "font.size": rng.uniform(6, 13), "axes.unicode_minus": False,
-                         "axes.formatter.use_mathtext": False, "lines.linewidth": rng.uniform(0.7, 2.5)})  # fmt: skip
+    family, size, width = str(rng.choice(FONTS)), rng.uniform(6, 13), rng.uniform(0.7, 2.5)
+    mpl.rcParams.update({"font.family": family, "font.size": size, "lines.linewidth": width})
+    mpl.rcParams.update({"axes.unicode_minus": False, "axes.formatter.use_mathtext": False})
     rows, columns = ((1, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3))[int(rng.integers(6))]
     size = (columns * rng.uniform(2.2, 4), rows * rng.uniform(1.8, 3.2))
     figure = Figure(figsize=size, layout="tight" if rng.uniform() < 0.8 else None)
@@ -327,7 +396,10 @@ def _rendered(rng: Rng, kind: str) -> Picture:
         (paint if same else choices[int(rng.integers(len(choices)))])(ax, rng)
         ax.set_title(f"{letter}  {rng.choice(GENES)}" if rng.uniform() < 0.7 else letter, loc="left")
         if rng.uniform() < 0.5:
-            ax.set(xlabel=str(rng.choice(["time (h)", "dose (µM)", "group"])), ylabel=str(rng.choice(["fold change", "cells (%)"])))
+            ax.set(
+                xlabel=str(rng.choice(["time (h)", "dose (µM)", "group"])),
+                ylabel=str(rng.choice(["fold change", "cells (%)"])),
+            )
     target = io.BytesIO()
     dpi = min(float(rng.choice([72, 96, 100, 150, 200, 300])), 2400 / max(size))
     figure.savefig(target, dpi=dpi, format="png")

@@ -138,7 +138,9 @@ def fit(table: np.ndarray, drawn: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     some, others = (torch.tensor(np.flatnonzero(drawn == side)) for side in (True, False))
     for _step in range(STEPS):
-        chosen = [each[torch.randint(len(each), (count,))] for each, count in ((some, BATCH // 4), (others, BATCH * 3 // 4))]
+        chosen = [
+            each[torch.randint(len(each), (count,))] for each, count in ((some, BATCH // 4), (others, BATCH * 3 // 4))
+        ]
         batch = torch.cat(chosen)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(network(rows[batch])[:, 0], labels[batch])
         optimiser.zero_grad()
@@ -159,7 +161,11 @@ def main() -> None:
     layers = [tuple(np.round(each, 4).astype(np.float32) for each in layer) for layer in fit(table, drawn)]
     odds = SquareClassifier(tuple(layers), 0.0, 0.0).log_odds(table)
     possible, sure = (float(np.quantile(odds[~drawn], 1 - share).round(2)) for share in (POSSIBLE, SURE))
-    page = {"possible": possible, "sure": sure, "layers": [[each.round(4).tolist() for each in layer] for layer in layers]}
+    page = {
+        "possible": possible,
+        "sure": sure,
+        "layers": [[each.round(4).tolist() for each in layer] for layer in layers],
+    }
     options.out.write_text(json.dumps(page) + "\n", encoding="utf-8")
     shares = f"{np.mean(odds[drawn] > possible):.1%} possible, {np.mean(odds[drawn] > sure):.1%} sure"
     print(f"{drawn.sum()} drawn squares, {shares}; {(~drawn).sum()} photographed ones:")

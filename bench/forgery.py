@@ -11,7 +11,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ from handlens.masks.rle import Rle, encode
 from handlens.progress import bar
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery"
+PLAIN = ("nuclei", "other", "twins", "made forged", "look-alike")
+"""Groups that plain SIFT is asked about too."""
+
 PARTS = ("quality", "plain", "speed", "ablation")
 SIZES = (700, 900, 1100)
 LARGE = 0.3
@@ -187,10 +191,24 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
     """The picture of a question, its true instances, and what kind it is."""
     if question.path:
         return read_image(question.path), question.truth, ""
+    if question.group == "drawn":
+        from drawn_figures import draw_figure
+
+        picture, kind = draw_figure(seed, question.number, photographs(sources))
+        return picture, (), kind
     make = make_figure if question.group == "made forged" else make_lookalike
+    if question.group == "gel":
+        wanted = Wanted(size=question.size, plan="gel", compound=question.number % 3 == 2)
+        return make_lookalike(seed, question.number, wanted).forged, (), ""
     sources = sources if question.of_sources else None
     made = make(seed, question.number, Wanted(size=question.size, sources=sources, compound=True))
     return made.forged, tuple(encode(mask, order=ORDER) for mask in made.masks), made.kind
+
+
+@cache
+def photographs(sources: Sources | None) -> tuple[Picture, ...]:
+    """A few clean sources, to stand beside drawn figures."""
+    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.entries[::8] if sources else ()))
 
 
 def read_sources() -> Sources | None:
@@ -212,6 +230,12 @@ def list_questions(figures: int) -> Iterator[Question]:
     for group, count in (("made forged", figures - figures // 2), ("look-alike", figures // 2)):
         for number in range(count):
             yield Question(group, None, (), number, SIZES[number % 3], bool(sources) and number % 2 == 1)
+    for folder in ("figures", "blots"):
+        for path in sorted((SHARED / folder).glob("*.*")):
+            yield Question(folder, path)
+    for group in ("gel", "drawn") if find_spec("matplotlib") else ("gel",):
+        for number in range(figures // 2):
+            yield Question(group, None, (), number, SIZES[number % 3])
 
 
 def thinned(questions: Sequence[Question], most: int) -> list[Question]:
@@ -255,6 +279,10 @@ QUALITY = (
     ("authentic twins, false alarms", "twins", 0.03),
     ("clean sources, false alarms", "sources", 0.03),
     ("made-up look-alikes, false alarms", "look-alike", 0.03),
+    ("made-up gels, false alarms", "gel", 0.03),
+    ("drawn figures, false alarms", "drawn", 0.03),
+    ("honest real figures, false alarms", "figures", 0.05),
+    ("honest real blots, false alarms", "blots", 0.03),
 )
 
 
@@ -338,10 +366,10 @@ def plan(
 ) -> Iterator[Item]:
     """Which methods are asked about each picture; large figures first, so that no process is late at the end."""
     for question in sorted(questions, key=lambda each: -each.size):
-        methods = ["plain"] if "plain" in parts and question.group != "sources" else []
+        methods = ["plain"] if "plain" in parts and question.group in PLAIN else []
         if parts != ["ablation"]:
             methods.append("handlens")
-        if question in ablated and question.group not in ("sources", "look-alike"):
+        if question in ablated and question.group in ("nuclei", "other", "made forged", "twins"):
             methods += [name for name in names if name not in methods]
         yield question, tuple(methods)
 
@@ -387,7 +415,7 @@ def main() -> None:
     questions = list(list_questions(options.figures))
     questions = thinned(questions, 6) if options.quick else questions
     if "quality" not in parts:
-        questions = [question for question in questions if question.group != "sources"]
+        questions = [question for question in questions if question.group in PLAIN]
     timed = thinned(questions, 2 if options.quick else 12) if "speed" in parts else []
     questions = timed if parts == ["speed"] else questions
     for folder in {"real", "sources"} - {path.name for path in SHARED.glob("*")}:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from handlens.challenges.forgery.forger.textures import FloatArray, PaintedPanel, blur, clouds, finished, tinted
 from handlens.types import Shape
@@ -43,13 +44,14 @@ def paint_gel(shape: Shape, rng: np.random.Generator, style: np.random.Generator
     return PaintedPanel(_seen(signal, rng, style), np.zeros(shape, np.int32), lanes)
 
 
-def _add_band(signal: FloatArray, ends: np.ndarray, row: float, thick: float, strength: float) -> None:
+def _add_band(signal: FloatArray, ends: npt.NDArray[np.float64], row: float, thick: float, strength: float) -> None:
     """A band with soft edges, sharper at its front; only where it is not negligible."""
     height, width = signal.shape
     rows = np.arange(max(0, int(row - 4 * thick)), min(height, int(row + 4 * thick) + 1), dtype=np.float32)
     columns = np.arange(width, dtype=np.float32)
     down = np.exp(-(((rows - row) / np.where(rows > row, 0.8 * thick, 1.2 * thick)) ** 2))
-    across = 1 / (1 + np.exp(-(columns - ends[0]) / 0.8)) / (1 + np.exp((columns - ends[1]) / 0.8))
+    inside = np.minimum(columns - ends[0], ends[1] - columns)  # pixels from the nearer side of the lane
+    across = 1 / (1 + np.exp(np.clip(-inside / 0.8, -30, 30)))
     signal[int(rows[0]) if len(rows) else 0 :][: len(rows)] += strength * down[:, None] * across
 
 
@@ -59,7 +61,9 @@ def _seen(signal: FloatArray, rng: np.random.Generator, style: np.random.Generat
     soft = blur(signal, float(style.uniform(0.6, 1.6)))
     grain = 1 + 0.08 * clouds(shape, rng, grain=float(style.uniform(1, 2.5))) + 0.05 * clouds(shape, rng, grain=6)
     seen = np.clip(1 - np.exp(-float(style.uniform(1, 4)) * soft * grain), 0, 1)
-    ground = 25 + 10 * clouds(shape, rng, grain=min(shape) / 3) + float(style.uniform(0, 3)) * clouds(shape, rng, grain=2)
+    ground = (
+        25 + 10 * clouds(shape, rng, grain=min(shape) / 3) + float(style.uniform(0, 3)) * clouds(shape, rng, grain=2)
+    )
     light = np.clip(ground + 215 * seen, 0, 255)
     if style.uniform() < 0.15:  # exposed until the ground is black, or white
         light = np.clip((light - 45) * 1.25, 0, 255)

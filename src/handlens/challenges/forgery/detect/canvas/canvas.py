@@ -71,8 +71,8 @@ class Canvas:
 
     `stored` is the grey of each panel, or its one colour, in the levels of its file: stretching shows noise, but adds
     nothing to it. `chroma` (H, W, 2) is red and blue less green, of 255; 0 where a picture is grey.
-    `blocked` pixels are gutters, plots, letters, drawn areas and flat panels; `saturated` ones are as bright as can be, and so
-    are all their neighbours. `scaling` brings what is found here to the figure.
+    `blocked` pixels are gutters, plots, letters, drawn areas and flat panels; `saturated` ones are as bright as can be,
+    and so are all their neighbours. `scaling` brings what is found here to the figure.
     """
 
     grey: FloatArray

@@ -54,7 +54,9 @@ FILE = "drawn.json"
 """The fitted layers; `bench/fit_drawn.py` writes them."""
 
 NAMES = tuple(
-    f"{name}_{window}" for window in WINDOWS for name in ("two_levels", "hard", "sharp", "constant", "ground", "contrast")
+    f"{name}_{window}"
+    for window in WINDOWS
+    for name in ("two_levels", "hard", "sharp", "constant", "ground", "contrast")
 )
 """What is known of a square. Of the pixels with contrast, the share at either end, with hard and with sharp steps; of
 the others, the share on constant ground; the share near the median; the share with contrast."""
@@ -82,7 +84,7 @@ class SquareClassifier:
 def shipped() -> SquareClassifier:
     """The network that comes with the program."""
     page = json.loads((Path(__file__).parents[1] / FILE).read_text(encoding="utf-8"))
-    layers = tuple(tuple(np.array(each, np.float32) for each in layer) for layer in page["layers"])
+    layers = tuple((np.array(weights, np.float32), np.array(bias, np.float32)) for weights, bias in page["layers"])
     return SquareClassifier(layers, page["possible"], page["sure"])
 
 
