@@ -29,6 +29,7 @@ HONEST = {
     "periodic texture": 1,
     "text and charts": 2,
     "flat and saturated": 3,
+    "gel": 3,
 }
 """How many honest figures of each kind only look forged."""
 
@@ -39,10 +40,10 @@ those are called forged."""
 EXPECTED = {  # candidates, found, honest candidates, accused
     "panels": (4, 4, 5, 0),
     "key points": (37, 26, 0, 0),
-    "blots": (20, 5, 1, 0),
-    "shifts": (15, 12, 0, 0),
-    "objects": (222, 22, 92, 0),
-    "all": (298, 30, 98, 0),
+    "blots": (17, 5, 2, 0),
+    "shifts": (13, 11, 0, 0),
+    "objects": (220, 21, 58, 0),
+    "all": (291, 30, 65, 0),
 }
 """A tier is asked alone, `all` is the detector as it ships."""
 

@@ -22,6 +22,10 @@ ALONG, END = 1.5, 2.0
 """Gaussian blurs, in pixels: along the bands, whose residual is the grain, and in all directions, whose sideways slope
 shows where bands end. By hand."""
 
+LEAST_ACROSS = 1.4
+"""How much stronger slopes are downwards than sideways, squared, where a panel may be a gel: less than where lanes are
+sought, as smears and wide lanes have steep sides too, and a copy shares its grain anyway. By hand."""
+
 UPRIGHT = 15.0
 """Degrees by which a lane may be turned while bands still lie on bands. By hand."""
 
@@ -34,7 +38,7 @@ def without_bands(canvas: Canvas, matches: Sequence[Match]) -> list[Match]:
     """The matches that are not two bands, or lanes, of which only the shape is alike."""
     if not matches:
         return []
-    gels = [panel for _, panel in canvas.pictures if look_for_bands(canvas, panel)]
+    gels = [panel for _, panel in canvas.pictures if look_for_bands(canvas, panel, LEAST_ACROSS)]
     if not gels:
         return list(matches)
     grain = np.asarray(canvas.grey - cv2.GaussianBlur(canvas.grey, (0, 0), sigmaX=ALONG, sigmaY=1e-3), np.float32)
