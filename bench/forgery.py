@@ -11,7 +11,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -35,15 +36,15 @@ from handlens.masks.rle import Rle, decode, encode
 from handlens.progress import bar
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery"
+PLAIN = ("nuclei", "other", "twins", "made forged", "look-alike")
+"""Groups that plain SIFT is asked about too."""
+
 PARTS = ("quality", "plain", "speed", "ablation")
 SIZES = (700, 900, 1100)
 SMALL = 350
 """Width in pixels below which a picture is small."""
 LARGE = 0.3
 """Megapixels from which a picture is timed with the large ones."""
-
-UNCOMPARED = ("sources", "figures", "blots", "made cut-outs")
-"""Groups of which only the quality is of interest, not the speed nor what other methods say."""
 
 Picture = np.ndarray
 
@@ -213,6 +214,14 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
     """The picture of a question, its true instances, and what kind it is."""
     if question.path:
         return read_image(question.path), question.truth, ""
+    if question.group == "drawn":
+        from drawn_figures import draw_figure
+
+        picture, kind = draw_figure(seed, question.number, photographs(sources))
+        return picture, (), kind
+    if question.group == "gel":
+        wanted = Wanted(size=question.size, plan="gel", compound=question.number % 3 == 2)
+        return make_lookalike(seed, question.number, wanted).forged, (), ""
     sources = sources if question.of_sources else None
     wanted = Wanted(size=question.size, sources=sources, compound=True)
     if question.group == "made cut-outs":
@@ -220,6 +229,12 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
     make = make_lookalike if question.group == "look-alike" else make_figure
     made = make(seed, question.number, wanted)
     return made.forged, tuple(encode(mask, order=ORDER) for mask in made.masks), made.kind
+
+
+@cache
+def photographs(sources: Sources | None) -> tuple[Picture, ...]:
+    """A few clean sources, to stand beside drawn figures."""
+    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.entries[::8] if sources else ()))
 
 
 def read_sources() -> Sources | None:
@@ -246,6 +261,9 @@ def list_questions(figures: int) -> Iterator[Question]:
             yield Question(group, None, (), number, SIZES[number % 3], bool(sources) and number % 2 == 1)
     for number in range(figures // 2 if sources else 0):  # of the sources that the verifier was fitted to
         yield Question("made cut-outs", None, (), number, SIZES[0], of_sources=True)
+    for group in ("gel", "drawn") if find_spec("matplotlib") else ("gel",):
+        for number in range(figures // 2):
+            yield Question(group, None, (), number, SIZES[number % 3])
 
 
 def thinned(questions: Sequence[Question], most: int) -> list[Question]:
@@ -292,6 +310,8 @@ QUALITY = (
     ("honest published figures, false alarms", "figures", 0.05),
     ("honest blots, false alarms", "blots", 0.03),
     ("made-up look-alikes, false alarms", "look-alike", 0.03),
+    ("made-up gels, false alarms", "gel", 0.03),
+    ("drawn figures, false alarms", "drawn", 0.03),
 )
 
 
@@ -388,10 +408,10 @@ def plan(
 ) -> Iterator[Item]:
     """Which methods are asked about each picture; large figures first, so that no process is late at the end."""
     for question in sorted(questions, key=lambda each: -each.size):
-        methods = ["plain"] if "plain" in parts and question.group not in UNCOMPARED else []
+        methods = ["plain"] if "plain" in parts and question.group in PLAIN else []
         if parts != ["ablation"]:
             methods.append("handlens")
-        if question in ablated and question.group not in (*UNCOMPARED, "look-alike"):
+        if question in ablated and question.group in ("nuclei", "other", "made forged", "twins"):
             methods += [name for name in names if name not in methods]
         yield question, tuple(methods)
 
@@ -437,7 +457,7 @@ def main() -> None:
     questions = list(list_questions(options.figures))
     questions = thinned(questions, 6) if options.quick else questions
     if "quality" not in parts:
-        questions = [question for question in questions if question.group not in UNCOMPARED]
+        questions = [question for question in questions if question.group in PLAIN]
     timed = thinned(questions, 2 if options.quick else 12) if "speed" in parts else []
     questions = timed if parts == ["speed"] else questions
     for folder in {"real", "sources"} - {path.name for path in SHARED.glob("*")}:

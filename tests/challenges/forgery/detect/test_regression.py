@@ -29,6 +29,7 @@ HONEST = {
     "periodic texture": 1,
     "text and charts": 2,
     "flat and saturated": 3,
+    "gel": 3,
 }
 """How many honest figures of each kind only look forged."""
 

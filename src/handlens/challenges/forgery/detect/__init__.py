@@ -30,6 +30,7 @@ from handlens.challenges.forgery.detect.tiers.keypoints import KeypointFinder
 from handlens.challenges.forgery.detect.tiers.objects import ObjectFinder
 from handlens.challenges.forgery.detect.tiers.panels import PanelFinder
 from handlens.challenges.forgery.detect.tiers.shifts import ShiftFinder
+from handlens.challenges.forgery.detect.verifier.bands import without_bands
 from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, shipped
 from handlens.challenges.forgery.detect.verifier.drift import with_drift
 from handlens.challenges.forgery.detect.verifier.evidence import measure
@@ -127,7 +128,7 @@ class Detector:
         for finder in (self.panels, self.keypoints, self.blots, self.shifts, self.objects):
             if finder is not None:
                 found += finder.find(canvas, clock)
-        measured = _measured(canvas, found)
+        measured = without_bands(canvas, _measured(canvas, found))
         straight = [match for match in measured if not is_deformed_match(match)]
         deformed = [match for match in measured if match.tier != TierName.OBJECTS and is_deformed_match(match)]
         compared = with_drift(list(compare_within_figure(canvas, straight)), witnesses=deformed)

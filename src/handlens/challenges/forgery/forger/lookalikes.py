@@ -17,6 +17,7 @@ from handlens.challenges.forgery.forger.figures import (
     make_brush,
     set_memory_format,
 )
+from handlens.challenges.forgery.forger.gels import paint_gel
 from handlens.challenges.forgery.forger.patterns import paint_grid, paint_loading, paint_periodic
 from handlens.challenges.forgery.forger.sources import Sources
 from handlens.challenges.forgery.forger.textures import FloatArray, PaintedPanel, Painter, blur, clouds
@@ -146,6 +147,7 @@ LOOKALIKES: Mapping[str, Chooser] = {
     "periodic texture": _of(paint_periodic),
     "text and charts": _print_only,
     "flat and saturated": _saturated,
+    "gel": _of(paint_gel),
 }
 
 NEED_PANELS = ("replicates", "serial sections")

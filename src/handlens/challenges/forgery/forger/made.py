@@ -57,6 +57,7 @@ LOOKALIKE_SHARES = {
     "periodic texture": 0.12,
     "text and charts": 0.06,
     "flat and saturated": 0.12,
+    "gel": 0.0,  # only where asked for
 }
 
 

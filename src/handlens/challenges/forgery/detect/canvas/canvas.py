@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from handlens.challenges.forgery.detect.canvas.drawn import find_drawn
 from handlens.challenges.forgery.detect.canvas.marks import find_marks
 from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.canvas.scaling import Scaling
@@ -70,8 +71,8 @@ class Canvas:
 
     `stored` is the grey of each panel, or its one colour, in the levels of its file: stretching shows noise, but adds
     nothing to it. `chroma` (H, W, 2) is red and blue less green, of 255; 0 where a picture is grey.
-    `blocked` pixels are gutters, plots, letters and flat panels; `saturated` ones are as bright as can be, and so
-    are all their neighbours. `scaling` brings what is found here to the figure.
+    `blocked` pixels are gutters, plots, letters, drawn areas and flat panels; `saturated` ones are as bright as can be,
+    and so are all their neighbours. `scaling` brings what is found here to the figure.
     """
 
     grey: FloatArray
@@ -144,7 +145,8 @@ def prepare(picture: AnyArray, *, side: int, enlargement: float, splitter: Panel
     white = 255.0 if picture.dtype == np.uint8 else 65535.0
     grey = _to_grey(colour) * np.float32(255 / white)
     panels = splitter.split(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
-    levelled, blocked = _levelled(grey, find_marks(grey, colour, panels), panels)
+    marks = find_marks(grey, colour, panels) | find_drawn(grey, colour, panels)
+    levelled, blocked = _levelled(grey, marks, panels)
     saturated = _saturated(grey, blocked, panels) | _all_above(levelled, BRIGHTEST - 1)
     scaling = Scaling(shape, factor)
     stored, chroma = _stored(colour, panels), _chroma(colour) * np.float32(255 / white)

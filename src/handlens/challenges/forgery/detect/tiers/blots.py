@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from handlens.challenges.forgery.detect.canvas import Canvas
+from handlens.challenges.forgery.detect.canvas.bands import ACROSS, look_for_bands
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Match, Matrix, TierName
 from handlens.challenges.forgery.detect.geometry.correlation import template_correlation
@@ -31,12 +32,11 @@ ROWS_AT_ONCE, AT_ONCE = 256, 8_192
 """Squares compared with all others at a time, and described at a time: a table of so many rows is held. By hand: bounds
 the memory."""
 
-EDGE, BAND_BLUR, BAND_LEVEL = 13, 3.0, 0.7
-"""Pixels across what is left out around marks and edges when bands are sought, the blur before that, and the share of
-Otsu's threshold from which a pixel is band. By hand."""
+BAND_LEVEL = 0.7
+"""Share of Otsu's threshold from which a pixel is band. By hand."""
 
-FEWEST_SQUARES, NARROWEST = 4, 3
-"""Squares that fit into a blot at least, by area and along a side. By hand."""
+NARROWEST = 3
+"""Squares that fit into a blot at least, along a side. By hand."""
 
 SOFT, MEDIAN = 0.5, 5
 """Blur against single pixels, and side of the median, which keeps the edges of bands, so that they are not in the
@@ -66,9 +66,8 @@ class BlotFinder:
 
     tier: ClassVar[Tier] = TIERS[TierName.BLOTS]
 
-    across: float = 1.6
-    """A panel is a blot if its slopes are so much stronger downwards than sideways, squared: bands lie across. By
-    hand."""
+    across: float = ACROSS
+    """How much stronger slopes are downwards than sideways, squared, where a panel is a blot."""
     around: int = 12
     """Pixels of the canvas around a band that are compared: all of a blot would take ten times as long. By hand: bounds
     the time."""
@@ -129,14 +128,9 @@ class BlotFinder:
         """The free pixels in and around the bands of panels that show bands."""
         free = np.zeros(canvas.shape, np.bool_)
         for _, panel in canvas.pictures:
-            open_ones = ~canvas.blocked[panel.window]
-            inner = cv2.erode(open_ones.astype(np.uint8), np.ones((EDGE, EDGE)), borderValue=0) > 0
-            if inner.sum() < FEWEST_SQUARES * self.side**2:
-                continue
-            soft = np.asarray(cv2.GaussianBlur(canvas.grey[panel.window], (0, 0), BAND_BLUR), np.float32)
-            down, across = (cv2.Sobel(soft, cv2.CV_32F, *way)[inner] for way in ((0, 1), (1, 0)))
-            if float((down**2).mean()) > self.across * float((across**2).mean()):
-                free[panel.window] = open_ones & _near_bands(soft, inner, self.around)
+            seen = look_for_bands(canvas, panel, self.across)
+            if seen is not None:
+                free[panel.window] = ~canvas.blocked[panel.window] & _near_bands(*seen, self.around)
         return free
 
     # --- squares that are alike ---------------------------------------------------------------------------------
