@@ -1,5 +1,6 @@
 """The contract of executors, for each of them; and what becomes of work whose worker, scheduler or client is killed."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -25,6 +26,13 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_left_for_others():
+    """Sockets of connections that were cut end here, and not as the warning of another file's test."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
@@ -34,6 +42,7 @@ def cluster(tmp_path_factory):
         yield cluster
     finally:
         cluster.close()
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
