@@ -325,6 +325,15 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     cheap_baseline: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FittedFile:
+    """Fitted parameters that come with a challenge and are no model folder: SPDX licence, what they were fitted to."""
+
+    file: Path
+    licence: str
+    note: str
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     """A challenge is a value: names, sentences and plain functions.
@@ -347,6 +356,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
+    fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
     sandboxed    whether `load` heeds the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
@@ -380,6 +390,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None
     report: Reporting[AnswerT, LabelT, SettingsT] | None = None
+    fitted: tuple[FittedFile, ...] = ()
     sandboxed: bool = False
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None

@@ -75,7 +75,10 @@ def _model_pages(challenge: AnyChallenge) -> list[dict[str, Any]]:
             note = str(model.plan.schedule.get("note") or "Trained on synthetic data alone.")
             licence = model.own_licence or "Apache-2.0"
             pages.append({"challenge": challenge.name, "licence": licence, "note": note, "folder": str(place)})
-    return pages
+    return pages + [
+        {"challenge": challenge.name, "licence": fit.licence, "note": fit.note, "folder": str(fit.file)}
+        for fit in challenge.fitted
+    ]
 
 
 def _rules(challenge: AnyChallenge) -> click.Command:

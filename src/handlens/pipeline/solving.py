@@ -183,6 +183,8 @@ def solve(
         else:
             truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
         result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
+        if model is None and solver == "model":
+            notes += [_licence_note(each.licence) for each in challenge.fitted if _is_non_commercial(each.licence)]
         notes += _model_notes(weights_of, cases if result else ())
         notes += [f"not sandboxed on this machine: {gap}" for gap in missing_here()] if untrusted else []
         if deadline is None or not deadline.is_near:
@@ -291,14 +293,22 @@ def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
     if model is None:
         return []
     notes = []
-    if "NC" in model.licence.split("-"):
-        notes.append(f"model trained on non-commercial data ({model.licence}): handlens list --models")
+    if _is_non_commercial(model.licence):
+        notes.append(_licence_note(model.licence))
     known = model.trained_on if cases else frozenset()
     seen = sum(digest(case) in known for case in cases) if known else 0
     if seen:
         what = f"the model was trained on {seen:,} of these {counted(len(cases), 'case')}"
         notes.append(f"{what}: this score says little about others")
     return notes
+
+
+def _is_non_commercial(licence: str) -> bool:
+    return "NC" in licence.split("-")
+
+
+def _licence_note(licence: str) -> str:
+    return f"model trained on non-commercial data ({licence}): handlens list --models"
 
 
 def training_truth(

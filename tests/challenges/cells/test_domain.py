@@ -17,6 +17,7 @@ from handlens.challenges.cells.instances import paint_labels, split_cells
 from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.predictor import CellsPredictor, load
 from handlens.challenges.cells.sample import make_slide
+from handlens.challenges.cells.slide import slide_of
 from handlens.io import images
 from handlens.io.row_reader import RowReader, in_memory
 from handlens.masks.rle import decode
@@ -84,6 +85,15 @@ def test_a_single_dye_is_outlined_by_darkness_and_said_so() -> None:
     eosin = np.array([0.2, 1.0, 0.5])  # the same with eosin between the nuclei is H&E
     pink = np.where(numbers[:, :, None] > 0, image, (255 * np.exp(-0.3 * eosin)).astype(np.uint8))
     assert look(in_memory(pink)).kind == "stained"
+
+
+def test_a_slide_of_the_contest_is_always_for_the_network() -> None:
+    """The contest's slides are H&E: one that hardly shows its eosin must not be outlined by darkness."""
+    image, _ = in_one_dye()
+    predictor = load(Context(CellsSettings(turns=1), threads=1))
+    own, contest = (predictor.predict(slide_of(in_memory(image), contest=contest)) for contest in (False, True))
+    assert (own.warnings, contest.warnings) == ((SINGLE_WARNING,), ())
+    assert not np.array_equal(own.answer.starts, contest.answer.starts)
 
 
 def test_the_network_helps_to_split_a_single_dye(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,8 @@ class CellsPredictor:
         if self.channel is not None:
             domain = Domain("fluorescence")  # said by the user
             cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept)
-        elif domain.kind == "stained":
+        elif domain.kind == "stained" or (domain.kind == "single stain" and image.contest):  # whose slides are H&E
+            domain = Domain("stained") if domain.kind == "single stain" else domain
             cells, watershed = self._predict_stained(image, work, kept)
         elif domain.kind == "single stain":
             cells, watershed = SINGLE_STAIN.segment(image, kept)

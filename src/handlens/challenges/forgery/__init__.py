@@ -4,7 +4,7 @@ from pathlib import Path
 
 from handlens.challenges.forgery import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Adjusting, Artefact, Challenge, MaskFormat, Reporting, SampleDefaults
+from handlens.types import Adjusting, Artefact, Challenge, FittedFile, MaskFormat, Reporting, SampleDefaults
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -25,6 +25,14 @@ CHALLENGE = Challenge(
     settings_type=options.ForgerySettings,
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     efforts=lazy(f"{__name__}.predictor:efforts"),
+    fitted=(
+        FittedFile(
+            Path(__file__).parent / "detect" / "decision.json",
+            "CC-BY-NC-4.0",
+            "Curves and trees fitted to synthetic figures and BBBC038 images (CC0), and as honest examples to 23"
+            " figures of two preprints (CC BY 4.0; CC BY-NC-ND 4.0) and 42 blots (licence not stated).",
+        ),
+    ),
     parallel=True,
     contest="recodai-luc-scientific-image-forgery-detection",
     train=lazy(f"{__name__}.training:train"),
