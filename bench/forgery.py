@@ -225,7 +225,7 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
     sources = sources if question.of_sources else None
     wanted = Wanted(size=question.size, sources=sources, compound=True)
     if question.group == "made cut-outs":
-        wanted = replace(wanted, compound=False, plan="cut-out clone")
+        wanted = replace(wanted, compound=False, plan="cut-out")
     make = make_lookalike if question.group == "look-alike" else make_figure
     made = make(seed, question.number, wanted)
     return made.forged, tuple(encode(mask, order=ORDER) for mask in made.masks), made.kind

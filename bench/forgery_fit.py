@@ -61,7 +61,7 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
         fold = f"fold{number % FOLDS}"
         yield Picture(f"source-{number}", entry.picture, fold)
         for variant in range(variants):
-            wanted = Wanted(720, Sources((entry,)), compound=False, plan="cut-out clone")
+            wanted = Wanted(720, Sources((entry,)), compound=False, plan="cut-out")
             try:
                 made = make_figure(SEED + variant, number, wanted)
             except ValueError:  # no object, or no room for a copy

@@ -262,6 +262,7 @@ OWN = {
     "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
     **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
     "cli/data.py": "rules that come with the program",
+    "inference/cluster.py": "files that its own task has just written",
     "inference/model.py": "names in a folder, of which the first is opened through the gate",
     "io/files.py": "what it wrote",
     "io/formats.py": "a name that is only mentioned",

@@ -186,9 +186,7 @@ def test_a_mask_is_resized_with_its_figure(size):
 
 def test_cut_outs_are_small_and_bring_no_ground_with_them():
     """Half of them and more are the object and nothing else, and some are smaller than other clones may be."""
-    made = [
-        make_figure(9, number, Wanted(size=256, plan="cut-out clone", post_processed=False)) for number in range(30)
-    ]
+    made = [make_figure(9, number, Wanted(size=256, plan="cut-out", post_processed=False)) for number in range(30)]
     parts = [part for figure in made for mask in figure.masks for part in components(mask)]
     assert min(part.sum() for part in parts) < copies.SMALLEST
     assert min(part.sum() for part in parts) > 0.6 * copies.SMALLEST_CUT_OUT

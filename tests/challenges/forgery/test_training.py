@@ -24,6 +24,7 @@ from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
 from handlens.masks.metrics import matched_f1
 from handlens.masks.rle import encode
+from handlens.runstore.plan import RESULTS
 from handlens.runstore.store import UNFINISHED
 from handlens.types import Context
 
@@ -247,7 +248,7 @@ def test_two_folders_are_learned_from_together(few, tmp_path):
     numbers = train(few, run, settings, lambda done, total: told.append((done, total)))
     assert told[:6] == [1, 2, 3, 4, (5, 12), (6, 12)]
     assert numbers["figures"] == 6
-    assert sorted(path.name for path in run.iterdir()) == [FILE, UNFINISHED]
+    assert sorted(path.name for path in run.iterdir()) == [FILE, RESULTS, UNFINISHED]
 
 
 def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):
@@ -257,7 +258,7 @@ def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):
         train(few, other / "more", settings, stopping_after(5, told))
     train(few, other / "more", settings, lambda done, _total: told.append(done))
     assert told[:6] == [1, 2, 3, 4, 5, 6]
-    assert sorted(path.name for path in (other / "more").iterdir()) == [FILE, UNFINISHED]
+    assert sorted(path.name for path in (other / "more").iterdir()) == [FILE, RESULTS, UNFINISHED]
 
 
 def test_no_figure_counts_twice(few, tmp_path):

@@ -18,7 +18,7 @@ class ForgerySettings(Settings, frozen=True, kw_only=True):
         None
     )
     kind: Annotated[
-        Literal["object clone", "region copy", "cover-up", "panel reuse", "lane reuse", "cut-out clone"] | None,
+        Literal["object clone", "region copy", "cover-up", "panel reuse", "lane reuse", "cut-out"] | None,
         setting("Only this kind of forgery; otherwise the first five, as often as in the contest.", "sample"),
     ] = None
     panels: Annotated[

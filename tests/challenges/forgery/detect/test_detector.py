@@ -25,6 +25,7 @@ from detector_pictures import (
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.answer import MOST_REGIONS, SURER, WORTH_A_LOOK, decide, score_matches
+from handlens.challenges.forgery.detect.canvas import canvas as canvas_module
 from handlens.challenges.forgery.detect.clock import Clock
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.geometry.points import interior
@@ -354,7 +355,9 @@ def test_further_copies_of_an_object_are_no_peers_of_it():
     assert [match.evidence["peers"] for match in found] == [1.0] * 6  # of each pair only the one of the two others
 
 
-def test_what_only_letters_and_lines_can_be_is_no_evidence():
+def test_what_only_letters_and_lines_can_be_is_no_evidence(monkeypatch):
+    """Where it was not told from a photograph before."""
+    monkeypatch.setattr(canvas_module, "find_drawn", lambda grey, *_: np.zeros(grey.shape, bool))
     drawn = np.where(np.random.default_rng(0).random((160, 220)) < 0.65, 0, 255).astype(np.uint8)
     drawn[60:150, 120:210] = drawn[5:95, 5:95]
     canvas = canvas_of(drawn)

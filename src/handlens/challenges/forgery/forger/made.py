@@ -41,12 +41,12 @@ FORGERIES: Mapping[str, Forge] = {
     "cover-up": cover_up,
     "panel reuse": reuse_panel,
     "lane reuse": reuse_lane,
-    "cut-out clone": clone_cut_out,
+    "cut-out": clone_cut_out,
 }
 SHARES = {"object clone": 0.56, "region copy": 0.22, "cover-up": 0.06, "panel reuse": 0.06, "lane reuse": 0.1}
 """How often each kind is made; cut-out clones only where they are asked for."""
 
-SHOWN = {"lane reuse": "blot", "cut-out clone": "source"}
+SHOWN = {"lane reuse": "blot", "cut-out": "source"}
 """What a figure shows that has forgeries of a kind; of the others anything."""
 
 LOOKALIKE_SHARES = {

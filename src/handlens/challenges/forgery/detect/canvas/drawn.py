@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.forgery.detect.findings import BoolArray, ByteArray, FloatArray, Panel
+from handlens.io.gate import read_text
 
 BLOCK = 8
 """Side, in pixels, of the squares that are counted. Rule: the block of JPEG."""
@@ -83,7 +84,7 @@ class SquareClassifier:
 @cache
 def shipped() -> SquareClassifier:
     """The network that comes with the program."""
-    page = json.loads((Path(__file__).parents[1] / FILE).read_text(encoding="utf-8"))
+    page = json.loads(read_text(Path(__file__).parents[1] / FILE))
     layers = tuple((np.array(weights, np.float32), np.array(bias, np.float32)) for weights, bias in page["layers"])
     return SquareClassifier(layers, page["possible"], page["sure"])
 
