@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from handlens import registry
 from handlens.errors import DataError, HandlensError, SubmissionError
 from handlens.io import csv as csv_rows
+from handlens.io import csv as rows_of
 from handlens.io import submissions
+from handlens.io.csv import TableError
 from handlens.types import Case
 
 CASES = [Case(id, None, (1000, 1000)) for id in ("0", "1", "2")]
@@ -170,6 +172,16 @@ def test_parquet_problems(tmp_path, columns, message):
     pq.write_table(pa.table(columns), tmp_path / "submission.parquet")
     found = submissions.read_submission(tmp_path / "submission.parquet", CODEC, CASES).problems
     assert str(found[0]).startswith(message)
+
+
+@pytest.mark.parametrize("index", [2, -1])
+def test_a_parquet_cell_outside_its_dictionary_is_refused(index):
+    """Arrow gives such indices on, and Python takes -1 for the last text."""
+    texts = pa.array(["1 1", ""])
+    assert rows_of._column_texts(pa.DictionaryArray.from_arrays(np.array([1, 0]), texts)) == ["", "1 1"]
+    column = pa.DictionaryArray.from_arrays(np.array([0, index]), texts, safe=False)
+    with pytest.raises(TableError, match="a text that its dictionary does not have"):
+        rows_of._column_texts(column)
 
 
 def test_a_parquet_dictionary_cannot_blow_up_memory(tmp_path):

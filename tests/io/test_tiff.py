@@ -220,3 +220,16 @@ def test_a_tag_of_the_layout_that_is_there_twice_is_refused(tmp_path):
     (tmp_path / "a.tif").write_bytes(content)
     with pytest.raises(DataError, match="tag 279, which says how the pixels lie, is there twice"):
         images.read_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("code", [274, 338, 339])
+def test_a_tag_that_says_what_samples_mean_is_read_or_refused(code, tmp_path):
+    from fuzz.kinds import tiff_seeds
+
+    content = bytearray(tiff_seeds()[1])
+    place = next(start for start in range(10, 200, 12) if content[start : start + 2] == (277).to_bytes(2, "little"))
+    content[place : place + 2] = code.to_bytes(2, "little")
+    content[place + 2 : place + 4] = b"\xff\0"  # of a type that does not exist
+    (tmp_path / "a.tif").write_bytes(content)
+    with pytest.raises(DataError, match=f"tag {code}, which says how the pixels lie, cannot be read"):
+        images.read_image(tmp_path / "a.tif")

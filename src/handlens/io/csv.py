@@ -220,11 +220,13 @@ def _refuse_large_pages(file: Any, group: int) -> None:
 
 
 def _column_texts(column: Any) -> list[str | None]:
-    """A column's cells as text; equal texts of a dictionary are one object."""
+    """A column's cells as text; equal texts of a dictionary are one object. Arrow does not check its indices."""
     if not hasattr(column, "dictionary"):
         return [_as_text(value) for value in column.to_pylist()]
-    texts = [_as_text(value) for value in column.dictionary.to_pylist()]
-    return [None if index is None else texts[index] for index in column.indices.to_pylist()]
+    texts, indices = [_as_text(value) for value in column.dictionary.to_pylist()], column.indices.to_pylist()
+    if any(index is not None and not 0 <= index < len(texts) for index in indices):
+        raise TableError("broken Parquet file (a cell names a text that its dictionary does not have)")
+    return [None if index is None else texts[index] for index in indices]
 
 
 def _refuse_odd_columns(schema: Any) -> list[str]:

@@ -39,7 +39,7 @@ SEPARATE = 2
 _RGB, _YCBCR = 2, 6
 _SHORT, _LONG, _BYTES = 3, 4, 7  # how a TIFF calls the types of its tags
 _WHOLE = {1, _SHORT, _LONG, 16}  # numbers from 0 on, of 1, 2, 4 and 8 bytes
-_LAYOUT = {256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325}
+_LAYOUT = {256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 322, 323, 324, 325, 338, 339}
 _MOST_TAGS = 4096
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
