@@ -99,7 +99,8 @@ def lines(ax: Axes, rng: Rng) -> None:
 def scatter(ax: Axes, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 6))):
         count = int(10 ** rng.uniform(1, 3.3))
-        x, y = rng.multivariate_normal(rng.uniform(-3, 3, 2), [[1, rng.uniform(-0.8, 0.8)], [0, 1]], count).T
+        middle, slope = rng.uniform(-3, 3, 2), rng.uniform(-0.8, 0.8)
+        x, y = rng.multivariate_normal(middle, [[1, slope], [slope, 1]], count).T
         edge = str(rng.choice(["none", "black", "white"]))
         ax.scatter(
             x, y, s=rng.uniform(4, 60), alpha=float(rng.choice([0.4, 1])), edgecolors=edge, label=names(rng, 1)[0]

@@ -42,8 +42,8 @@ class Cluster:
 
     def start_worker(self, *options, **environment):
         number = len(self.processes)
-        options = ("--nthreads", 1, "--local-directory", self.folder / f"disk-{number}", "--death-timeout", SECONDS)
-        return self._start("worker", "--host", "127.0.0.1", *options, **environment)
+        usual = ("--nthreads", 1, "--local-directory", self.folder / f"disk-{number}", "--death-timeout", SECONDS)
+        return self._start("worker", "--host", "127.0.0.1", *usual, *options, **environment)
 
     def _start(self, kind, *options, **environment):
         paths = os.pathsep.join(path for path in sys.path if path)

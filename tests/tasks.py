@@ -186,5 +186,5 @@ def open_payload(payload):
     """What a worker makes of a packed session."""
     import pickle
 
-    _, make = pickle.loads(payload)
-    return make(None)(None)
+    _, content = pickle.loads(payload)
+    return pickle.loads(content)(None)(None)

@@ -12,6 +12,7 @@ from handlens.errors import HandlensError, Problem
 from handlens.judgements import Judged as Judged
 from handlens.judgements import Judgement as Judgement
 from handlens.judgements import Limits as Limits
+from handlens.licences import FittedFile
 from handlens.settings import Settings, SettingsT
 from handlens.views import CaseView, Mark, Section
 from handlens.work import ALONE as ALONE
@@ -325,15 +326,6 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     cheap_baseline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FittedFile:
-    """Fitted parameters that come with a challenge and are no model folder: SPDX licence, what they were fitted to."""
-
-    file: Path
-    licence: str
-    note: str
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     """A challenge is a value: names, sentences and plain functions.
@@ -360,10 +352,8 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     sandboxed    whether `load` heeds the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
-                 numbers that were measured out of fold: (folder, run, settings, progress). What it finds in the run's
-                 folder was left by a training that was stopped: it resumes. Stopped, it raises KeyboardInterrupt
-    judge        runs untrusted models on labelled cases, each in a sandbox, and ranks them: (models, truth, settings,
-                 limits, progress). A model that is refused does not keep the others from being judged
+                 out-of-fold numbers: (folder, run, settings, progress). It resumes; stopped, it raises KeyboardInterrupt
+    judge        runs untrusted models, each in a sandbox, and ranks them: (models, truth, settings, limits, progress)
     """
 
     name: str

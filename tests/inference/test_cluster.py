@@ -193,6 +193,8 @@ logging.disable()
 from pathlib import Path
 def told(done, total, words=""):
     print("done", done, flush=True)
+    if done:
+        sys.stdin.readline()  # until the test has killed what it kills; nothing at the end of the input
 with open_cluster(where) as executor:
     pipeline.solve(registry.challenge("cells"), Path(data), Path(out), solver="baseline", executor=executor, progress=told)
 """
@@ -211,7 +213,7 @@ def cells(tmp_path_factory):
 def start_solving(data, out, where):
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SOLVE, str(data), str(out), where],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     wait_for(lambda: process.stdout.readline().split()[1:] > ["0"])
     return process
@@ -242,7 +244,7 @@ def test_a_killed_scheduler_is_told_and_the_run_resumes(cells, tmp_path):
         cluster.start_worker()
         client = start_solving(data, tmp_path / "out", cluster.address)
         kill(cluster.scheduler)
-        _, said = client.communicate(timeout=60)
+        _, said = client.communicate("\n", timeout=60)
         assert client.returncode == 1
         assert f"the scheduler {cluster.address} is gone" in said
     finally:

@@ -282,14 +282,14 @@ def packed(make: object) -> bytes:
     """Pickled with the bytes of networks in place of their paths, and the version that must be there."""
     stream = io.BytesIO()
     try:
-        _Packer(stream, protocol=5).dump((version("handlens"), make))
+        _Packer(stream, protocol=5).dump(make)
     except HandlensError:
         raise
     except Exception as error:
         raise HandlensError(
             f"this predictor cannot be pickled ({type(error).__name__}: {error}): leave --cluster out"
         ) from error
-    return stream.getvalue()
+    return pickle.dumps((version("handlens"), stream.getvalue()))
 
 
 class _Packer(pickle.Pickler):
@@ -343,12 +343,12 @@ def _kept(payload: bytes, token: str) -> tuple[Callable[[Any], Any], Path]:
 
 
 def _unpack(payload: bytes) -> Callable[[Path], Callable[[Any], Any]]:
-    theirs, make = pickle.loads(payload)
-    make_function: Callable[[Path], Callable[[Any], Any]] = make
-    if theirs != version("handlens"):
+    theirs, content = pickle.loads(payload)
+    if theirs != version("handlens"):  # before the rest: another version may have no such classes
         what = f"the worker {_address()} has handlens {version('handlens')}, the client {theirs}"
         raise HandlensError(f"{what}: install the same there")
-    return make_function
+    make: Callable[[Path], Callable[[Any], Any]] = pickle.loads(content)
+    return make
 
 
 def _collect(folder: Path) -> Files:
@@ -357,7 +357,7 @@ def _collect(folder: Path) -> Files:
 
 
 def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from handlens.errors import DataError, HandlensError
-from handlens.inference.cluster import DaskExecutor
 from handlens.inference.executors import held_interrupt, threads_each, usable_cores
 from handlens.io.extras import need
 from handlens.io.gate import read_text
+
+if TYPE_CHECKING:
+    from handlens.inference.cluster import DaskExecutor
 
 JOIN_SECONDS = 60
 """How long workers of a running scheduler may take to join before it is said that there are none."""
@@ -55,6 +57,8 @@ def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExec
     """
     distributed = need("distributed", "--cluster")
     import dask
+
+    from handlens.inference.cluster import DaskExecutor
 
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(STARTED_HERE))
@@ -116,7 +120,11 @@ def _start_from(path: Path, workers: int | None) -> Any:
         raise DataError(f"arguments: {spec.kind} refuses them ({error})", file=path) from None
     count = workers or spec.workers
     if count is not None:
-        cluster.scale(count)
+        try:
+            cluster.scale(count)
+        except BaseException:
+            cluster.close()
+            raise
     return cluster
 
 

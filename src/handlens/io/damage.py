@@ -23,6 +23,7 @@ PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 _LARGEST_EXIF = 1 << 20
 _STEP = 1 << 20  # bytes that are unpacked at once
+_PIECE = 1 << 16  # bytes that are given at once: what is not used yet is copied
 _SPARE = 1 << 16  # bytes after the last row that some programs write
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
@@ -103,7 +104,8 @@ def _refuse_damaged_pixels(path: Path, header: bytes, pixels: Sequence[memoryvie
     room = 2 * height * (width * bits // 8 + 2) + _SPARE  # interlaced rows have a few bytes more
     stream, made = zlib.decompressobj(), 0
     try:
-        for view in (*pixels, memoryview(b"")):  # the last for what is still to come when all was given
+        pieces = (view[start : start + _PIECE] for view in pixels for start in range(0, len(view), _PIECE))
+        for view in (*pieces, memoryview(b"")):  # the last for what is still to come when all was given
             waiting, unpacked = view, _STEP
             while (waiting or unpacked == _STEP) and not stream.eof and made <= room:
                 unpacked = len(stream.decompress(waiting, _STEP))

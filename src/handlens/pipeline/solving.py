@@ -15,6 +15,7 @@ from handlens.inference.executors import Executor
 from handlens.inference.model import digest
 from handlens.io.files import write_text
 from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
+from handlens.licences import is_non_commercial
 from handlens.pipeline.deadline import Deadline, Spent, answer_by_deadline
 from handlens.pipeline.each_case import ProgressCounter, predict_all
 from handlens.pipeline.folders import find_part, find_truth
@@ -137,6 +138,9 @@ def solve(
     refuse_format(form)
     if executor is not None and deadline is not None:
         raise HandlensError("a deadline is kept by processes of this machine: leave --cluster out, or --deadline")
+    if executor is not None and untrusted:
+        raise HandlensError("what the sandboxes of other machines keep out is not known: leave --cluster out")
+    folder = folder if executor is None else folder.absolute()  # other processes work in other folders
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
     keep_going = keep_going or deadline is not None
@@ -152,7 +156,8 @@ def solve(
         "model": str(model) if model else None,
     }
     weights = model or (predictor.model.folder if predictor and predictor.model else None)
-    used = [fingerprint_of([], weights, without=out)] if weights else []
+    fitted = [each.file for each in challenge.fitted] if model is None and solver == "model" else []
+    used = [fingerprint_of([], place, without=out) for place in (*([weights] if weights else []), *fitted)]
     kind = type(predictor).__qualname__ if predictor else "by deadline"  # loaded later, by other processes
     words = [json.dumps(about, default=str), kind, *used]
     key = fingerprint_of(words, folder, without=out)
@@ -184,7 +189,7 @@ def solve(
             truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
         result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
         if model is None and solver == "model":
-            notes += [_licence_note(each.licence) for each in challenge.fitted if _is_non_commercial(each.licence)]
+            notes += [_licence_note(each.licence) for each in challenge.fitted if is_non_commercial(each.licence)]
         notes += _model_notes(weights_of, cases if result else ())
         notes += [f"not sandboxed on this machine: {gap}" for gap in missing_here()] if untrusted else []
         if deadline is None or not deadline.is_near:
@@ -293,7 +298,7 @@ def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
     if model is None:
         return []
     notes = []
-    if _is_non_commercial(model.licence):
+    if is_non_commercial(model.licence):
         notes.append(_licence_note(model.licence))
     known = model.trained_on if cases else frozenset()
     seen = sum(digest(case) in known for case in cases) if known else 0
@@ -301,10 +306,6 @@ def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
         what = f"the model was trained on {seen:,} of these {counted(len(cases), 'case')}"
         notes.append(f"{what}: this score says little about others")
     return notes
-
-
-def _is_non_commercial(licence: str) -> bool:
-    return "NC" in licence.split("-")
 
 
 def _licence_note(licence: str) -> str:

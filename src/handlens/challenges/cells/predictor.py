@@ -74,12 +74,11 @@ class CellsPredictor:
 
     def predict(self, image: Slide, work: Work = ALONE, /) -> Prediction[Rle]:
         kept = np.empty(image.shape, np.uint8) if PROBABILITY in work.keep else None
-        domain = look(image)
+        domain = look(image, contest=image.contest)
         if self.channel is not None:
             domain = Domain("fluorescence")  # said by the user
             cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept)
-        elif domain.kind == "stained" or (domain.kind == "single stain" and image.contest):  # whose slides are H&E
-            domain = Domain("stained") if domain.kind == "single stain" else domain
+        elif domain.kind == "stained":
             cells, watershed = self._predict_stained(image, work, kept)
         elif domain.kind == "single stain":
             cells, watershed = SINGLE_STAIN.segment(image, kept)
@@ -97,13 +96,18 @@ class CellsPredictor:
             if kept is not None:
                 np.rint(rows * 255, out=kept[top : top + len(rows)], casting="unsafe")
 
+        bands = self._infer_magnified(image, factor, work)
         if factor == 1:
-            cells = self.decision.apply(self.infer(image, work), image.shape, keep, contest=image.contest)
-            return cells, Watershed()
-        larger = resized(image, factor)
-        bands = resize_back(self.infer(larger, work), larger.shape, image.shape)
+            return self.decision.apply(bands, image.shape, keep, contest=image.contest), Watershed()
         decision = self.decision.resized(1 / factor)
         return decision.apply(bands, image.shape, keep, contest=False), Watershed().resized(1 / factor)
+
+    def _infer_magnified(self, image: Slide, factor: float, work: Work) -> Iterator[Rows]:
+        """Bands of probabilities of an image that is resized for the network, at its own size."""
+        if factor == 1:
+            return self.infer(image, work)
+        larger = resized(image, factor)
+        return resize_back(self.infer(larger, work), larger.shape, image.shape)
 
     def _add_network(self, image: Slide, work: Work, kept: npt.NDArray[np.uint8]) -> None:
         """Take the mean of what is kept and the network's probability, scaled to its own highest hundredth.
@@ -111,7 +115,7 @@ class CellsPredictor:
         On a stain that it was not trained on its probabilities are low, and still lowest between touching nuclei.
         """
         levels = np.empty_like(kept)
-        for top, rows in self.infer(image, work):
+        for top, rows in self._infer_magnified(image, factor_of(self.mpp), work):
             np.rint(rows * 255, out=levels[top : top + len(rows)], casting="unsafe")
         counts = np.bincount(levels.ravel(), minlength=256)
         highest = max(int(np.searchsorted(np.cumsum(counts), 0.99 * levels.size)), LEAST_LEVEL)

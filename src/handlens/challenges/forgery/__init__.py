@@ -4,7 +4,8 @@ from pathlib import Path
 
 from handlens.challenges.forgery import data, options, score
 from handlens.lazy import lazy
-from handlens.types import Adjusting, Artefact, Challenge, FittedFile, MaskFormat, Reporting, SampleDefaults
+from handlens.licences import FittedFile
+from handlens.types import Adjusting, Artefact, Challenge, MaskFormat, Reporting, SampleDefaults
 
 CHALLENGE = Challenge(
     name="forgery",
@@ -31,6 +32,11 @@ CHALLENGE = Challenge(
             "CC-BY-NC-4.0",
             "Curves and trees fitted to synthetic figures and BBBC038 images (CC0), and as honest examples to 23"
             " figures of two preprints (CC BY 4.0; CC BY-NC-ND 4.0) and 42 blots (licence not stated).",
+        ),
+        FittedFile(
+            Path(__file__).parent / "detect" / "drawn.json",
+            "Apache-2.0",
+            "What tells drawn from photographed: rendered charts, synthetic pictures, BBBC038 images (CC0).",
         ),
     ),
     parallel=True,

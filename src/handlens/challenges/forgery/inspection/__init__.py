@@ -82,9 +82,11 @@ def inspect_figures(
     read gets a record with its `error`, and the others are still looked at. A run that was stopped resumes.
     An `executor` takes the place of `workers`; `make_look` replaces the predictor.
     """
+    from handlens.challenges.forgery import CHALLENGE
     from handlens.challenges.forgery.inspection.reading import find_figures, list_files
-    from handlens.runstore.store import open_store
+    from handlens.runstore.store import fingerprint_of, open_store
 
+    paths = paths if executor is None else [path.absolute() for path in paths]  # workers are in other folders
     files = list_files(paths, out=out)
     settings = f"at most {seconds:g} s for each figure"
     make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
@@ -93,7 +95,8 @@ def inspect_figures(
         return _inspect_all(find_figures(files), partial(make, alone=True), None, None, executor, progress)
     _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
-    places = (str(path.absolute()) for path, _ in files)
+    places = [str(path.absolute()) for path, _ in files]
+    places += [fingerprint_of([], each.file, without=out) for each in CHALLENGE.fitted]
     key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
     with open_store(out, key, about, overwrite=overwrite) as store:
         with closing(store.journal("documents")) as documents:
