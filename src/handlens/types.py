@@ -352,7 +352,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     sandboxed    whether `load` heeds the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
-                 out-of-fold numbers: (folder, run, settings, progress). It resumes; stopped, it raises KeyboardInterrupt
+                 out-of-fold numbers: (folder, run, settings, progress). It resumes; KeyboardInterrupt where stopped
     judge        runs untrusted models, each in a sandbox, and ranks them: (models, truth, settings, limits, progress)
     """
 
