@@ -1,5 +1,6 @@
 """Training: matches of labelled figures become a decision that the predictor uses, and what is scored is what ships."""
 
+import json
 from functools import partial
 
 import cv2
@@ -249,6 +250,7 @@ def test_two_folders_are_learned_from_together(few, tmp_path):
     assert told[:6] == [1, 2, 3, 4, (5, 12), (6, 12)]
     assert numbers["figures"] == 6
     assert sorted(path.name for path in run.iterdir()) == [FILE, RESULTS, UNFINISHED]
+    assert len(json.loads((run / RESULTS).read_text())["scores"]) == 6  # ids that occur in both are told apart
 
 
 def test_a_run_in_the_other_folder_goes_on_where_it_stopped(few, tmp_path):

@@ -128,7 +128,8 @@ def _example(batch: int, case: Case, truth: Truth[Instances], text: str) -> Exam
     record = from_text(text)
     instances = tuple(truth.read(case))
     masks = [decode(each, record.scaling.figure, order=ORDER) for each in instances]
-    case = replace(case, group=f"{batch}/{group_of(case)}")
+    known = f"{batch + 1}/{case.id}" if batch else case.id  # the same numbers occur in every folder
+    case = replace(case, id=known, group=f"{batch}/{group_of(case)}")
     return Example(case, instances, record, label_matches(record.in_figure(), masks))
 
 
