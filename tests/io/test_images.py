@@ -435,9 +435,9 @@ def test_a_tiff_may_lie_on_the_disk_in_any_way(tmp_path: Path, layout: Any, comp
 def refuse_quickly(path: Path) -> str:
     refusal(images.read_header, path)  # libraries are imported
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     message = refusal(images.read_image, path)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert tracemalloc.get_traced_memory()[1] < 2**21
     tracemalloc.stop()
     return message
