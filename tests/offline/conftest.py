@@ -19,9 +19,9 @@ def runtime():
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory):
-    """The Python of a contest's image that has all that handlens needs, and Jupyter, but not handlens."""
+    """The Python of a contest's image: all that handlens needs, Jupyter, and what trains forgery, but not handlens."""
     pytest.importorskip("nbclient")
-    return contest_image.make_image(tmp_path_factory.mktemp("image") / "env", [*JUPYTER, *runtime()])
+    return contest_image.make_image(tmp_path_factory.mktemp("image") / "env", [*JUPYTER, *runtime(), "lightgbm"])
 
 
 @pytest.fixture(scope="session")
