@@ -2,7 +2,8 @@
 
 python bench/lesions.py                        the judge: every hostile model, in about a minute; on made-up photographs
 python bench/lesions.py --run RUN --data DATA  a training by `handlens train lesions DATA -o RUN`: scores out of fold,
-                                               beside frozen features with logistic regression; size and time
+                                               beside frozen features with logistic regression; size and time;
+                                               with --more FOLDER for each of the training's, these sources too
 python bench/lesions.py --run RUN              size and time alone, with the photographs of nobody
 python bench/lesions.py --speed                seconds of a training step by size of the input and frozen stages
 
@@ -17,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -37,6 +38,7 @@ from handlens.sandbox import runner
 from handlens.sandbox.verdicts import RefusedError
 from handlens.training import device
 from handlens.training.folds import Predictions
+from handlens.training.sources import MoreFolder, Pool, list_sources, pool
 from handlens.types import Limits
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -176,14 +178,41 @@ def as_eleven(out: Out, labels: dict[str, str], ids: list[str]) -> Out:
     return replace(out, logits=logits, codes=codes, taxonomy=eleven)
 
 
-def measure_training(run: Path, folder: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of what, found, bar, note."""
+def class_f1(said: np.ndarray, codes: np.ndarray) -> dict[int, float]:
+    """F1 of every class that occurs."""
+    return {
+        code: 2 * np.sum((said == code) & (codes == code)) / (np.sum(said == code) + np.sum(codes == code))
+        for code in sorted(set(codes.tolist()))
+    }
+
+
+def measure_sources(page: dict, out: Out, pooled: Pool[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Each source as the file would answer it: a fold with the offsets that were chosen on the others."""
+    offsets = np.array([decision["offsets"] for decision in page["fold_decisions"]])
+    said = (out.logits + offsets[out.folds]).argmax(axis=1)
+    of_source = np.array(pooled.source_of)
+    for number, source in enumerate(pooled.sources):
+        here = of_source == number
+        each = class_f1(said[here], out.codes[here])
+        mean = float(np.mean(list(each.values())))
+        classes = ", ".join(f"{out.taxonomy.classes[code]} {value:.2f}" for code, value in each.items())
+        right = float(np.mean(said[here] == out.codes[here]))
+        note = f"{here.sum()} photographs, accuracy {right:.3f}; {classes}"
+        yield f"mean F1 of its classes, {source.name}", f"{mean:.4f}", "shown", note
+
+
+def measure_training(run: Path, folder: Path, more: Sequence[Path]) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of what, found, bar, note; more than the sources' own rows is said of the first folder alone."""
     page = json.loads((run / "plan.json").read_text())
     taxonomy = TAXONOMIES[page["fields"]["taxonomy"]]
-    truth = data.open_truth(folder, LesionsSettings(taxonomy=taxonomy.name))
+    sources = list_sources(folder, [MoreFolder(str(each)) for each in more])
+    pooled = pool(
+        sources, lambda each: data.open_truth(each, LesionsSettings(taxonomy=taxonomy.name)), same_groups=True
+    )
+    truth = pooled.truth
     ids = [case.id for case in truth.cases]
     if ids != page["ids"]:
-        raise SystemExit(f"{run} was not trained on {folder}")
+        raise SystemExit(f"{run} was not trained on {', '.join(map(str, [folder, *more]))}")
     predictions = Predictions(run, len(ids))
     out = Out(
         np.stack([predictions[index] for index in range(len(ids))]).astype(np.float64),
@@ -192,12 +221,16 @@ def measure_training(run: Path, folder: Path) -> Iterator[tuple[str, str, str, s
         np.array(page["fold_of"]),
         taxonomy,
     )
+    if more:
+        yield from measure_sources(page, out, pooled)
     people = np.stack([demographics_input(case.details) for case in truth.cases])
     kinds = data.read_column(folder, data.KIND_COLUMNS)
     kind = np.array([kinds.get(id, "") for id in ids])
     named = data.read_column(folder, ("lesion_id",))
     lesions = np.array([named.get(id, id) for id in ids])
-    plain, informed = frozen(run, None, out), frozen(run, people, out)
+    first = np.array(pooled.source_of) == 0
+    plain, informed = frozen(run, None, out).of(first), frozen(run, people, out).of(first)
+    out, kind, lesions, ids = out.of(first), kind[first], lesions[first], ids[: first.sum()]
     yield "all photographs", f"{page['score']:.4f}", "shown", f"{page['folds']} folds, {page['steps']} steps each"
     parts: dict[str, Callable[[Out], Out]] = {
         name: partial(Out.of, chosen=kind == name) for name in sorted(set(kind) - {""})
@@ -308,6 +341,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=20, help="made-up photographs to judge by")
     parser.add_argument("--run", type=Path, help="a finished training, or a model folder")
     parser.add_argument("--data", type=Path, help="the folder that it was trained on")
+    parser.add_argument("--more", type=Path, action="append", default=[], help="a further folder of that training")
     parser.add_argument("--speed", action="store_true", help="seconds of a training step")
     parser.add_argument("--quick", action="store_true", help="few repetitions")
     given = parser.parse_args()
@@ -315,7 +349,7 @@ def main() -> None:
     if given.speed:
         rows = measure_steps()
     elif given.run:
-        trained = measure_training(given.run, given.data) if given.data else iter(())
+        trained = measure_training(given.run, given.data, given.more) if given.data else iter(())
         rows = chain(trained, measure_file(given.run, 10 if given.quick else 200))
     else:
         with tempfile.TemporaryDirectory() as folder:

@@ -393,7 +393,7 @@ def test_a_folder_with_other_results_is_refused_until_overwrite_is_said(cells, t
     refused = handlens("solve", "cells", cells, "-o", out, "--turns", 8)
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"handlens: {out}: holds the results of another run")
-    assert "or say --overwrite" in refused.stderr
+    assert "or pass --overwrite" in refused.stderr
     assert (out / "submission.csv").read_bytes() == before
     assert run("solve", "cells", cells, "-o", out, "--turns", 8, "--overwrite").exit_code == 0
     assert run("solve", "cells", cells, "-o", out, "--turns", 8).exit_code == 0, "the same again"
@@ -448,7 +448,7 @@ def test_judge_finds_labels_beside_the_test_cases(lesions, tmp_path):
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("3 cases, 2 models\n")
     assert model.name in done.stdout, "where it is no terminal, no name is broken"
-    assert "standings.html: the standings, to look at" in done.stderr
+    assert "report: standings.html" in done.stderr
     assert json.loads((tmp_path / "standings.json").read_text())["kind"] == "judge"
     quiet = tmp_path / "quiet"
     quiet.mkdir()

@@ -156,7 +156,7 @@ def test_the_folder_of_another_run_is_refused_or_overwritten(cells, tmp_path, st
         state = "was begun by another run"
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     other = Other()
-    with pytest.raises(DataError, match=f"out: {state} .*: name a new folder, or say --overwrite"):
+    with pytest.raises(DataError, match=f"out: {state} .*: name a new folder, or pass --overwrite"):
         pipeline.solve(challenge, cells, out, predictor=other)
     with pytest.raises(DataError, match=state):
         pipeline.solve(challenge, cells / "train", out, predictor=Counting())
@@ -178,7 +178,7 @@ def test_settings_of_training_alone_do_not_make_another_run(cells, tmp_path):
 @pytest.mark.parametrize("name", ["submission.csv", "submission.parquet"])
 def test_a_submission_of_somebody_else_is_not_replaced_unasked(cells, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(DataError, match=f"{name}: already there: name a new folder, or say --overwrite"):
+    with pytest.raises(DataError, match=f"{name}: already there: name a new folder, or pass --overwrite"):
         pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting())
     assert ((tmp_path / name).read_text(), os.listdir(tmp_path)) == ("mine", [name])
     pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting(), overwrite=True)
@@ -377,6 +377,22 @@ def test_a_case_that_cannot_be_read_cannot_be_checked(cells, tmp_path):
     (problem,) = pipeline.check(challenge, tmp_path / "mine.csv", tmp_path / "data", challenge.settings())
     assert str(problem).startswith("img 0: cannot be checked: ")
     assert "00.png: not a readable image" in str(problem)
+
+
+def test_images_that_are_not_read_are_named(cells, tmp_path):
+    folder, challenge = tmp_path / "mixed", registry.challenge("cells")
+    folder.mkdir()
+    (folder / "b.bmp").write_bytes(b"BM" + bytes(50))
+    (folder / "c.gif").write_bytes(b"GIF89a" + bytes(50))
+    with pytest.raises(
+        DataError, match=r"no test or train cases of cells in it: b\.bmp: BMP is not read here.*1 more file"
+    ):
+        pipeline.solve(challenge, folder, tmp_path / "out")
+    shutil.copy(cells / "test" / "im" / "00.png", folder / "a.png")
+    solved = pipeline.solve(challenge, folder, tmp_path / "out", solver="baseline")
+    assert [note for note in solved.notes if note.startswith("b.bmp: BMP is not read here")]
+    alone = pipeline.solve(challenge, folder / "a.png", tmp_path / "one", solver="baseline")
+    assert not [note for note in alone.notes if "not read" in note]
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path):

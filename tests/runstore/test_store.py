@@ -114,7 +114,7 @@ def test_another_run_is_refused_or_overwritten(tmp_path, finished):
         stop_after(tmp_path, "a")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     state = "holds the results of" if finished else "was begun by"
-    with pytest.raises(DataError, match=f"{state} another run .*: name a new folder, or say --overwrite"):
+    with pytest.raises(DataError, match=f"{state} another run .*: name a new folder, or pass --overwrite"):
         open_store(tmp_path, "other", ABOUT).__enter__()
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     with open_store(tmp_path, "other", ABOUT, overwrite=True) as run:

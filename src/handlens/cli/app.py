@@ -18,7 +18,9 @@ PATH = click.Path(path_type=Path)
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of 127.0.0.1  [default: one that is free]")
 @click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
 def app(out: Path, port: int, no_browser: bool) -> None:
-    """Open a page on which images, folders and PDFs can be dropped and looked at. Ctrl-C ends it.
+    """Open a page to drop images, folders and PDFs on.
+
+    Ctrl-C ends it.
 
     Only this machine can reach it, and only by the address that is printed. Jobs go on when it is started again.
     """

@@ -43,7 +43,7 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     table.add_row("all", "", "", "", "", f"{sum(page['seconds'] for page in pages):.1f}")
     print_table(table)
     message(f"{out}/NAME/ holds submission.csv, score.json, report.html and the data with its labels.")
-    message(f"{together}: all four, to look at")
+    message(f"report: {together}")
 
 
 def run(out: Path, *, seed: int) -> tuple[list[dict[str, Any]], Path]:

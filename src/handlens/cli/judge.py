@@ -87,7 +87,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         if out or wanted(report, as_json):
             write = partial(pipeline.report_judgement, challenge, judgement, folder, out or Path(PAGE))
-            tell_page(write, "the standings")
+            tell_page(write)
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")
         for gap in judgement.missing:
@@ -178,7 +178,7 @@ def pack(model: Path, out: Path, overwrite: bool) -> None:
     from handlens.sandbox.packing import pack_model
 
     if out.exists() and not overwrite:
-        raise DataError("already there: name another file, or say --overwrite", file=out)
+        raise DataError("already there: name another file, or pass --overwrite", file=out)
     number = pack_model(model, out)
     click.echo(f"{out}: {out.stat().st_size:,} bytes, {counted(number, 'constant')} copied in")
 

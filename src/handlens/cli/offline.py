@@ -97,7 +97,9 @@ def _verify(context: click.Context, _option: click.Parameter, folder: Path | Non
 )
 @JSON
 def run_entry(entry: Path, folder: Path, out: Path, as_json: bool, **rest: Any) -> None:
-    """Run a bundle or a notebook as a contest would, and collect its submission.
+    """Run a bundle or a notebook as a contest would.
+
+    Its submission is collected in OUT.
 
     Without a network, on data that it can only read, in an empty home, with limits of time and memory. Exit 1 where it
     leaves no valid submission.

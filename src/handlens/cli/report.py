@@ -17,7 +17,9 @@ PATH = click.Path(path_type=Path)
 @click.option("--baseline", is_flag=True, help="Score the baseline on the same cases, to compare with.")
 @JSON
 def report(out: Path, data: Path | None, baseline: bool, as_json: bool) -> None:
-    """Make the page of a run again: OUT/report.html, and OUT/report.json with the same content for programs.
+    """Make the report of a run again.
+
+    Writes OUT/report.html, and OUT/report.json with the same content for programs.
 
     OUT is a folder that `handlens solve` or `handlens train` wrote.
     """

@@ -22,7 +22,7 @@ PART = click.option(
     "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
 )
 
-REPORT = click.option("--report/--no-report", default=None, help="Make a page to look at  [default: unless --json]")
+REPORT = click.option("--report/--no-report", default=None, help="Write an HTML report  [default: unless --json]")
 
 
 def wanted(report: bool | None, as_json: bool) -> bool:
@@ -89,7 +89,7 @@ def _score(challenge: AnyChallenge) -> click.Command:
             if target is None or Verbosity.level > 0:
                 raise
             fail(f"handlens: {error}")
-            tell_page(partial(pipeline.report_refused, challenge, file, error, target), "what is wrong")
+            tell_page(partial(pipeline.report_refused, challenge, file, error, target))
             sys.exit(1)
         page = pipeline.score_json(challenge, result)
         if not cases:
@@ -97,19 +97,19 @@ def _score(challenge: AnyChallenge) -> click.Command:
         print_json({"valid": True, **page}) if as_json else print_score(page)
         if target:
             how = partial(pipeline.report_score, challenge, file, truth, result, settings, part, target)
-            tell_page(how, "why")
+            tell_page(how)
 
     return with_options(command, challenge, "score")
 
 
-def tell_page(write: Callable[[], Path], what: str) -> None:
+def tell_page(write: Callable[[], Path]) -> None:
     """Write a page and say where it is; a folder that cannot be written to costs the page, not the score."""
     try:
         page = write()
     except OSError as error:
         message(f"no page: {error}")
     else:
-        message(f"{page}: {what}, to look at")
+        message(f"report: {page}")
 
 
 def _encode(challenge: AnyChallenge) -> click.Command:

@@ -57,14 +57,14 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         type=click.Choice(["csv", "parquet"]),
         default="csv",
         show_default=True,
-        help="Of the submission.",
+        help="Format of the submission.",
     )
     @click.option("--keep-going", is_flag=True, help="Give a case that cannot be read the empty answer.")
     @click.option(
         "--deadline",
         type=DURATION,
         metavar="DURATION",
-        help="Be done after so long, such as 3h50m or 90s, with as good answers as that allows; implies --keep-going.",
+        help="Time limit, such as 3h50m or 90s: the best answers within it; implies --keep-going.",
     )
     @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
     @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
@@ -89,8 +89,8 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     def command(folder: Path, out: Path, as_json: bool, report: bool | None, cluster: str | None, **rest: Any) -> None:
         """Predict every case of DATA: a data folder, or one image or fragment.
 
-        Writes OUT/submission.csv, checked, scores it where labels are there, and ends with OUT/report.html, a page to
-        look at. When interrupted, the same command resumes.
+        Writes OUT/submission.csv, checked, scores it where there are labels, and ends with OUT/report.html. When
+        interrupted, the same command resumes.
         """
         from handlens import pipeline
         from handlens.inference.cluster_spec import open_executor
@@ -120,7 +120,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         else:
             click.echo(f"score {solved.score.value!r} ({challenge.metric}); empty prediction: {solved.empty_score!r}")
         if page:
-            message(f"{page}: the answers to look at")
+            message(f"report: {page}")
 
     return with_options(command, challenge, "solve")
 

@@ -49,7 +49,7 @@ def _run(challenge: AnyChallenge, folder: Path, run: Path, settings: Any, as_jso
             click.echo(f"{name:{width}}  {shown(value)}")
     message(f"{run}: trained; use it by handlens solve {challenge.name} DATA -o OUT --model {run}")
     if not as_json:
-        message(f"{pipeline.report_training(challenge, run)}: the training to look at")
+        message(f"report: {pipeline.report_training(challenge, run)}")
 
 
 def _resume(context: click.Context, _option: click.Parameter, run: Path | None) -> None:

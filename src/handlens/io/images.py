@@ -181,6 +181,8 @@ def _not_a_picture(path: Path, error: Exception) -> DataError:
     kind = of_file(path)
     if kind and not kind.read:
         return DataError(f"{kind.name} is not read here: {kind.remedy}", file=path)
+    if kind is None and not path.name.lower().endswith(SUFFIXES):
+        return DataError(f"not an image; expected one of {', '.join(SUFFIXES)}", file=path)
     return DataError(f"not a readable image ({_reason(error, path)}): copy it again", file=path)
 
 

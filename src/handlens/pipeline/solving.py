@@ -18,7 +18,7 @@ from handlens.io.submissions import Format, refuse_format, require_submission, w
 from handlens.licences import is_non_commercial
 from handlens.pipeline.deadline import Deadline, Spent, answer_by_deadline
 from handlens.pipeline.each_case import ProgressCounter, predict_all
-from handlens.pipeline.folders import find_part, find_truth
+from handlens.pipeline.folders import find_part, find_truth, skipped_files
 from handlens.pipeline.runs import challenge_of_model, package_version
 from handlens.pipeline.scoring import score_json
 from handlens.runstore.store import fingerprint_of, open_store
@@ -128,7 +128,7 @@ def solve(
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
     number of `workers`; None is one for each core where the challenge is `parallel`. An `executor` takes
     their place: the answers are the same. An output folder of another run
-    is refused unless `overwrite` is said. With `untrusted` the model runs in a sandbox, and notes say what this machine
+    is refused unless `overwrite` is set. With `untrusted` the model runs in a sandbox, and notes say what this machine
     cannot keep it from. `for_report`: leave what a report shows beside the answers.
 
     With a `deadline` a complete submission with safe answers is there at once and becomes better until the time is
@@ -179,6 +179,7 @@ def solve(
             predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter, executor=executor)
             weights_of = predictor.model
         rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
+        notes += [unread] if (unread := skipped_files(folder, cases) if folder.is_dir() else "") else []
         codec = challenge.codec(settings)
         write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
         answers = require_submission(submission, codec, cases)
@@ -235,7 +236,7 @@ def _refuse_foreign(out: Path, overwrite: bool) -> None:
     if not (out / "run.json").exists() and not overwrite:
         for name in ("submission.csv", "submission.parquet"):
             if (out / name).exists():
-                raise DataError("already there: name a new folder, or say --overwrite", file=out / name)
+                raise DataError("already there: name a new folder, or pass --overwrite", file=out / name)
 
 
 def _settings_for_solve(settings: Settings) -> dict[str, Any]:

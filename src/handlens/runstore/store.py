@@ -58,7 +58,7 @@ def open_store(
 ) -> Iterator[RunStore]:
     """The folder of a run, made or found, locked while the block runs.
 
-    A folder of another run (other data, settings, model or version) is refused unless `overwrite` is said; then what
+    A folder of another run (other data, settings, model or version) is refused unless `overwrite` is set; then what
     it kept to resume is removed, and its results are replaced as the new ones are written. A finished run of the same
     fingerprint is done `again`, or refused. `about` goes into the manifest, for people and for `--resume`.
     """
@@ -98,7 +98,7 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
     if not same and not overwrite and (earlier["finished"] or not _is_bare(folder)):
         state = "holds the results of" if earlier["finished"] else "was begun by"
         what = f"{state} another run (other data, settings, model or version of handlens)"
-        remedy = "or say --overwrite" if again else "or handlens train --resume, which keeps the settings of that run"
+        remedy = "or pass --overwrite" if again else "or handlens train --resume, which keeps the settings of that run"
         raise DataError(f"{what}: name a new folder, {remedy}", file=folder)
 
 
