@@ -1,7 +1,7 @@
 """Commands killed at random moments and started again: the same final bytes, nothing lost, nothing left behind.
 
 python bench/kills.py --kills 200 --out /tmp/kills     every third kill is SIGTERM, the others kill -9
-python bench/kills.py --kills 6 --command sample       one command only
+python bench/kills.py --kills 6 --command sample       one command only; `bundle` is run only where it is named
 
 Each command first runs undisturbed: its files are what every killed run must end with.
 """
@@ -31,8 +31,18 @@ COMMANDS: dict[str, list[str]] = {
         *("--set", "steps=3", "--set", "batch=1", "--set", "crop=64"),
     ],
     "demo": ["demo", "-o", "{out}"],
+    "encode": ["encode", "cells", "{masks}", "--data", "{data}", "-o", "{out}/submission.csv"],
+    "decode": ["decode", "cells", "{solved}/submission.csv", "--data", "{data}", "-o", "{out}"],
+    "report": ["report", "{out}"],
+    "bundle": ["bundle", "cells", "-o", "{out}"],
 }
-"""Tiny inputs; `{data}`, `{model}` and `{figures}` are made once."""
+"""Tiny inputs; `{data}`, `{model}`, `{figures}`, `{solved}` and `{masks}` are made once."""
+
+NEED_A_RUN = ("report",)
+"""Commands that add to the folder of a finished run: `{out}` begins as a copy of one."""
+
+ON_REQUEST = ("bundle",)
+"""Commands that take minutes: run only where they are named."""
 
 TIMES = {"seconds", "seconds a case", "peak memory", "peak_mib", "command", "data", "folder", "speed"}
 """Fields of JSON files that tell how long something took, or in which folder: all others must be equal."""
@@ -50,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     places = prepare(options.out.resolve())
-    names = options.command or list(COMMANDS)
+    names = options.command or [name for name in COMMANDS if name not in ON_REQUEST]
     print(f"{'command':>8}  kills  runs  other bytes  lost  left behind  failed", flush=True)
     wrong = 0
     for index, name in enumerate(names):
@@ -65,39 +75,47 @@ def prepare(out: Path) -> dict[str, Path]:
     """The inputs of all commands."""
     from handlens.challenges.cells.options import SHIPPED
 
+    solved, masks = out / "solved", out / "masks"
     places = {"root": out, "data": out / "data", "figures": out / "figures", "model": SHIPPED}
+    places |= {"solved": solved, "masks": masks}
     for name, challenge, size in (("data", "cells", "96"), ("figures", "forgery", "160")):
         if not places[name].exists():
-            handlens("sample", challenge, str(places[name]), "--cases", "2", "--size", size).wait()
+            handlens("sample", challenge, str(places[name]), "--cases", "2", "--size", size, place=out).wait()
+    if not solved.exists():
+        handlens("solve", "cells", str(places["data"]), "-o", str(solved), place=out).wait()
+        submission = str(solved / "submission.csv")
+        handlens("decode", "cells", submission, "--data", str(places["data"]), "-o", str(masks), place=out).wait()
     return places
 
 
-def handlens(*words: str) -> subprocess.Popen[bytes]:
-    """The command in a session of its own, so that what it starts can be found."""
+def handlens(*words: str, place: Path) -> subprocess.Popen[bytes]:
+    """The command in a session of its own, so that what it starts can be found; its temporary files in `place`."""
+    temporary = place / "temporary"
+    temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-m", "handlens", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env=os.environ | {"TMPDIR": str(temporary)},
     )
 
 
 def campaign(name: str, places: dict[str, Path], kills: int, dice: random.Random) -> tuple[int, ...]:
     """Kills, runs, and what went wrong: runs with other bytes, files lost, files left behind, runs that failed."""
-    expected_folder = places["root"] / f"{name}-undisturbed"
-    shutil.rmtree(expected_folder, ignore_errors=True)
+    root = places["root"]
+    expected_folder = begin(name, places, root / f"{name}-undisturbed")
     begun = time.monotonic()
-    if handlens(*words(name, places, expected_folder)).wait():
+    if handlens(*words(name, places, expected_folder), place=root).wait():
         raise SystemExit(f"{name} fails undisturbed")
     duration = time.monotonic() - begun
     expected = digests(expected_folder)
     done = runs = other = lost = left = failed = 0
     while done < kills:
-        out = places["root"] / f"{name}-killed"
-        shutil.rmtree(out, ignore_errors=True)
-        before = set(os.listdir(places["root"]))
+        out = begin(name, places, root / f"{name}-killed")
+        before = entries(root)
         for start in range(MOST_STARTS):
-            process = handlens(*words(name, places, out))
+            process = handlens(*words(name, places, out), place=root)
             last = start == MOST_STARTS - 1 or done >= kills
             if last or not kill(process, dice, duration):
                 break
@@ -108,9 +126,24 @@ def campaign(name: str, places: dict[str, Path], kills: int, dice: random.Random
         failed += status != 0 and found != expected  # what was whole when it was killed is refused, and kept
         other += any(found.get(file, digest) != digest for file, digest in expected.items())
         lost += len(expected.keys() - found.keys())
-        left += len(found.keys() - expected.keys()) + len(set(os.listdir(places["root"])) - before - {out.name})
+        left += len(found.keys() - expected.keys()) + len(entries(root) - before - {out.name})
         left += alive(process.pid)
     return done, runs, other, lost, left, failed
+
+
+def begin(name: str, places: dict[str, Path], out: Path) -> Path:
+    """The folder that a command is started with: none, or a run that it adds to."""
+    shutil.rmtree(out, ignore_errors=True)
+    if name in NEED_A_RUN:
+        shutil.copytree(places["solved"], out)
+        for page in out.glob("report*"):
+            shutil.rmtree(page) if page.is_dir() else page.unlink()
+    return out
+
+
+def entries(root: Path) -> set[str]:
+    """What lies beside the results, and where the system keeps temporary files."""
+    return {*os.listdir(root), *(f"temporary/{name}" for name in os.listdir(root / "temporary"))}
 
 
 def words(name: str, places: dict[str, Path], out: Path) -> list[str]:

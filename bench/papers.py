@@ -1,6 +1,6 @@
 """What is lost when a figure comes inside a PDF: real forgeries and their twins embedded as papers embed them.
 
-python bench/papers.py [--figures 40] [--jpeg 40] [--quick]
+python bench/papers.py [--figures 40] [--jpeg 40] [--minutes 30] [--quick]
 
 Lossless: each figure is placed 60 to 120 mm wide, and at 300 to 600 pixels an inch. Where the pixels that come out are
 those of the PNG the findings are its findings, for the detector is deterministic; otherwise both are looked at.
@@ -13,6 +13,7 @@ import argparse
 import io
 import random
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -69,18 +70,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--figures", type=int, default=40, help="forgeries, each with its twin")
-    parser.add_argument("--jpeg", type=int, default=40, help="forgeries that are embedded as JPEG too")
+    parser.add_argument("--jpeg", type=int, default=40, help="forgeries that are embedded as JPEG too, at random")
+    parser.add_argument("--minutes", type=float, default=1e6, help="no more JPEGs after so long")
     parser.add_argument("--quick", action="store_true", help="4 figures, 1 as JPEG")
     options = parser.parse_args()
     figures, jpegs = (4, 1) if options.quick else (options.figures, options.jpeg)
     truth = data.open_truth(options.data, ForgerySettings())
-    forged = [case for case in truth.cases if truth.read(case)][:figures]
-    names = {case.path.name for case in forged}
-    twins = [case for case in truth.cases if not truth.read(case) and case.path.name in names]
+    forged = [case for case in truth.cases if truth.read(case)]
+    honest = {case.path.name: case for case in truth.cases if not truth.read(case)}
+    forged = [case for case in forged if case.path.name in honest][:figures]
+    twins = [honest[case.path.name] for case in forged]
     dice, predictor = random.Random(1), ForgeryPredictor()
     same: dict[str, list[bool]] = {"60 to 120 mm wide": [], "300 to 600 ppi": []}
     scores: dict[str, list[float]] = {"PNG": [], f"JPEG {QUALITY}": []}
-    with tempfile.TemporaryDirectory() as folder, bar("papers") as progress:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, bar("lossless") as progress:
         path = Path(folder) / "paper.pdf"
         for done, case in enumerate([*forged, *twins]):
             progress(done, len(forged) + len(twins))
@@ -89,10 +93,16 @@ def main() -> None:
             for kind, width in zip(same, widths, strict=True):
                 back = read_back(embed(path, picture, width, jpeg=False))
                 same[kind].append(np.array_equal(back, picture) or _findings_equal(predictor, back, picture))
-            if done < min(jpegs, len(forged)):
-                back = read_back(embed(path, picture, widths[0], jpeg=True))
-                for kind, pixels in zip(scores, (picture, back), strict=True):
-                    scores[kind].append(score_one(predictor.predict(pixels).answer, truth.read(case)))
+    with tempfile.TemporaryDirectory() as folder, bar("JPEG") as progress:
+        path = Path(folder) / "paper.pdf"
+        for done, case in enumerate(dice.sample(forged, min(jpegs, len(forged)))):
+            progress(done, min(jpegs, len(forged)))
+            if time.monotonic() - begun > 60 * options.minutes:
+                break
+            picture = as_embedded(read_image(case.path))
+            back = read_back(embed(path, picture, dice.uniform(60, 120) * POINTS, jpeg=True))
+            for kind, pixels in zip(scores, (picture, back), strict=True):
+                scores[kind].append(score_one(predictor.predict(pixels).answer, truth.read(case)))
     print(f"{len(forged)} real forgeries, {len(twins)} twins")
     for kind, found in same.items():
         print(f"  lossless, {kind}: {sum(found)} of {len(found)} give the findings of their PNG (bar: all)")

@@ -448,13 +448,47 @@ def test_judge_finds_labels_beside_the_test_cases(lesions, tmp_path):
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("3 cases, 2 models\n")
     assert model.name in done.stdout, "where it is no terminal, no name is broken"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([model.name, "broken.onnx"]), "no page unasked"
+    asked = ("--json", "-o", "standings.html")
+    done = handlens("judge", "lesions", model, "--data", lesions, *asked, cwd=tmp_path)
+    page = json.loads(done.stdout)
     assert "report: standings.html" in done.stderr
     assert json.loads((tmp_path / "standings.json").read_text())["kind"] == "judge"
-    quiet = tmp_path / "quiet"
-    quiet.mkdir()
-    page = json.loads(handlens("judge", "lesions", model, "--data", lesions, "--json", "-q", cwd=quiet).stdout)
-    assert not list(quiet.iterdir())
     assert (page["cases"], page["models"][0]["rank"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "page"),
+    [("board.html", "board.html"), ("board.json", "board.html"), ("entry.onnx", "entry.onnx"), ("pipe", "pipe.html")],
+)
+def test_a_page_replaces_no_file_of_others(lesions, tmp_path, there, page):
+    if there == "pipe":
+        os.mkfifo(tmp_path / "pipe.json")
+    else:
+        (tmp_path / there).write_text('{"mine": 1}')
+    (tmp_path / "submission.csv").write_text("x\n")
+    for command in (
+        ("judge", "lesions", tmp_path / "entry.onnx", "--data", lesions),
+        ("score", "lesions", tmp_path / "submission.csv", "--truth", lesions),
+    ):
+        done = run(*command, "-o", tmp_path / page)
+        assert done.exit_code == 1
+        assert re.search("name another page|name one that ends in .html|a named pipe", str(done.exception))
+    assert there == "pipe" or (tmp_path / there).read_text() == '{"mine": 1}'
+
+
+def test_a_score_leaves_files_of_others_beside_the_submission_alone(lesions, tmp_path):
+    run("solve", "lesions", lesions, "-o", tmp_path / "out")
+    mine = tmp_path / "out" / "submission.report.json"
+    mine.write_text("[]")
+    scored = run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions)
+    assert scored.exit_code == 0, scored.exception
+    assert "no page: " in scored.stderr
+    assert mine.read_text() == "[]"
+    mine.unlink()
+    for _ in range(2):  # its own page is replaced
+        scored = run("score", "lesions", tmp_path / "out" / "submission.csv", "--truth", lesions)
+        assert "why, to look at" in scored.stderr
 
 
 @pytest.mark.parametrize("terminal", [True, False])

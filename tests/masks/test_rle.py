@@ -138,6 +138,13 @@ def test_lists_that_are_json_are_read(text):
     assert rle.parse_lists(text, pixels=1000)[0].area == 2
 
 
+def test_zeros_before_a_number_do_not_make_it_large():
+    runs = rle.parse_pairs("1 " + "0" * 40 + "6 " + "0" * 25 + "8 1", pixels=20)
+    assert (runs.starts.tolist(), runs.lengths.tolist()) == ([0, 7], [6, 1])
+    with pytest.raises(ValueError, match="pair 1 has length 0"):
+        rle.parse_pairs("1 " + "0" * 40, pixels=20)
+
+
 def test_a_huge_mask_is_refused_before_anything_is_allocated():
     with pytest.raises(ValueError, match="no image has more than"):
         rle.parse_pairs("1 999999999999", pixels=None)

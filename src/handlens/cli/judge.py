@@ -21,12 +21,11 @@ from handlens.cli.output import (
     progress_bar,
     with_verbosity,
 )
-from handlens.cli.score import REPORT, tell_page, wanted
+from handlens.cli.score import tell_page
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
 LIMITS = Limits()
-PAGE = "standings.html"
 PATH = click.Path(path_type=Path)
 
 
@@ -58,24 +57,25 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         type=click.FloatRange(0.1, 10_000),
         help="Time that a model has for all of them.",
     )
-    @REPORT
-    @click.option("-o", "--out", type=PATH, help=f"The page to write  [default: {PAGE} in this folder]")
+    @click.option("-o", "--out", type=PATH, help="Write the standings as a page too: PAGE.html, PAGE.json beside it.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
     def command(
         models: tuple[Path, ...],
         folder: Path,
         part: Any,
-        report: bool | None,
         out: Path | None,
         as_json: bool,
         **rest: Any,
     ) -> None:
-        """Run untrusted models, each in a sandbox, rank them, and make a page of that. Exit 1 if one is refused.
+        """Run untrusted models, each in a sandbox, and rank them. Exit 1 if one is refused.
 
         MODELS are ONNX files. Size and time count relative to the others that are given.
         """
         from handlens import pipeline
+        from handlens.report.page import refuse_foreign_page
 
+        if out:
+            refuse_foreign_page(out)  # before hours of work
         limits = Limits(
             memory_mib=rest.pop("memory_mib"),
             answer_seconds=rest.pop("seconds"),
@@ -85,8 +85,8 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         with progress_bar("judge") as progress:
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
-        if out or wanted(report, as_json):
-            write = partial(pipeline.report_judgement, challenge, judgement, folder, out or Path(PAGE))
+        if out:
+            write = partial(pipeline.report_judgement, challenge, judgement, folder, out)
             tell_page(write)
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")

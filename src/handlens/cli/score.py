@@ -79,7 +79,7 @@ def _score(challenge: AnyChallenge) -> click.Command:
         from handlens import pipeline
         from handlens.errors import SubmissionError
 
-        target = (out or file.with_name(f"{file.stem}.report.html")) if out or wanted(report, as_json) else None
+        target = _page_of(file, out) if out or wanted(report, as_json) else None
         settings = challenge.settings(**options)
         try:
             result = pipeline.score(challenge, file, truth, settings, part)
@@ -100,6 +100,22 @@ def _score(challenge: AnyChallenge) -> click.Command:
             tell_page(how)
 
     return with_options(command, challenge, "score")
+
+
+def _page_of(file: Path, out: Path | None) -> Path | None:
+    """Where the page goes: as asked for, else beside the submission, unless a file of others has that name."""
+    from handlens.errors import DataError
+    from handlens.report.page import refuse_foreign_page
+
+    target = out or file.with_name(f"{file.stem}.report.html")
+    try:
+        refuse_foreign_page(target)
+    except DataError as error:
+        if out:
+            raise
+        message(f"no page: {error}")
+        return None
+    return target
 
 
 def tell_page(write: Callable[[], Path]) -> None:

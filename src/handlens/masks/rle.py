@@ -6,6 +6,7 @@ The one place that knows how pixels are numbered. Inside, a run starts at a pixe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -39,6 +40,7 @@ _SPACES = b" \t\r\n"
 _DIGITS_TO_ZERO = bytes.maketrans(_DIGITS, b"0" * 10)
 _MARKS_TO_SPACE = bytes.maketrans(b"[],;", b"    ")
 _TOO_MANY_DIGITS = b"0" * (_MAX_DIGITS + 1)
+_LEADING_ZEROS = re.compile(rb"(?<![0-9])0+(?=[0-9])")
 _TOO_LARGE = f"a number of more than {_MAX_DIGITS} digits; no image has that many pixels"
 
 
@@ -197,7 +199,9 @@ def _read_any_list(piece: str) -> IntArray:
 def _read_numbers(data: bytes) -> IntArray:
     """Digits and white space to integers, in C."""
     if _TOO_MANY_DIGITS in data.translate(_DIGITS_TO_ZERO):
-        raise ValueError(_TOO_LARGE)
+        data = _LEADING_ZEROS.sub(b"", data)
+        if _TOO_MANY_DIGITS in data.translate(_DIGITS_TO_ZERO):
+            raise ValueError(_TOO_LARGE)
     if not data.strip(_SPACES):
         return np.empty(0, np.int64)
     numbers: IntArray = np.fromstring(data.decode("ascii"), dtype=np.int64, sep=" ")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from handlens.errors import DataError
 from handlens.io.files import write_text
+from handlens.io.gate import open_file
 from handlens.report import SCRIPT, render
 from handlens.report.charts import draw_chart, draw_scale
 from handlens.views import Chart, Matrix, Reason, Section, Table
@@ -17,6 +20,9 @@ from handlens.views import Chart, Matrix, Reason, Section, Table
 PAGE, TWIN, FILES = "report.html", "report.json", "report_files"
 GENERATOR = "handlens report"
 """Tells our pages from those of others."""
+
+_HEAD = 200
+"""Bytes at the beginning of a page and of its twin: both say there who made them, the page within 80."""
 
 WITH_WARNINGS = "with warnings"
 
@@ -83,14 +89,26 @@ class Report:
         return dict(sorted(about.items(), key=lambda item: -len(item[1])))
 
     def as_json(self) -> dict[str, Any]:
-        """The twin: all but the pixels."""
-        page = asdict(self) | {"warnings": self.warnings}
+        """The twin: all but the pixels; who made it stands first."""
+        page = {"handlens": self.handlens} | asdict(self) | {"warnings": self.warnings}
         page["sections"] = [
             {"title": part.title, "text": part.text, "items": [_item_json(item) for item in part.items]}
             for part in self.sections
         ]
         page["cases"] = [{**_case_json(case), "pictures": _without_pixels(case.pictures)} for case in self.cases]
         return page
+
+
+def refuse_foreign_page(path: Path) -> None:
+    """DataError where writing a page here, and its twin beside it, would replace a file that no report of ours is."""
+    if path.suffix not in (".html", ".htm"):
+        raise DataError("a page is an HTML file: name one that ends in .html", file=path)
+    for place, mark in ((path, f'content="{GENERATOR}"'), (path.with_suffix(".json"), '"handlens":')):
+        if os.path.lexists(place):
+            with open_file(place) as stream:
+                head = stream.read(_HEAD)
+            if mark.encode() not in head:
+                raise DataError("already there, and not a report of handlens: name another page", file=place)
 
 
 def write_report(report: Report, path: Path, *, back: str = "") -> None:

@@ -533,7 +533,7 @@ def test_the_folder_of_another_inspection_is_refused_or_overwritten(tmp_path):
     inspect([tmp_path / "one"], out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for paths, how in (([tmp_path / "two"], {}), ([tmp_path / "one"], {"seconds": 5.0})):
-        with pytest.raises(DataError, match="holds the results of another run .*, or say --overwrite"):
+        with pytest.raises(DataError, match="holds the results of another run .*, or pass --overwrite"):
             inspect(paths, out, **how)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     (record,) = inspect([tmp_path / "two"], out, overwrite=True)
