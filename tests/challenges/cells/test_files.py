@@ -11,10 +11,12 @@ from PIL import Image
 
 from handlens import pipeline, registry
 from handlens.artefacts import choose, file_of
+from handlens.challenges.cells.files import COLOUR
 from handlens.challenges.cells.instances import paint_labels, split_cells, write_labels
 from handlens.challenges.cells.measurements import measure
 from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import HandlensError
+from handlens.io import reduction
 from handlens.io.images import read_image, write_png
 from handlens.io.row_reader import in_memory
 from handlens.masks.rle import decode, encode
@@ -156,3 +158,15 @@ def test_no_id_leaves_the_folder(id, tmp_path):
     assert path.parent == tmp_path
     assert len(path.name) < 140
     assert "\0" not in path.name
+
+
+def test_the_overlay_of_a_large_image_is_smaller_and_its_outlines_stay(solved, tmp_path, monkeypatch):
+    monkeypatch.setattr(reduction, "OVERLAY_PIXELS", 10_000)
+    settings = CELLS.settings(write="mask,overlay")
+    pipeline.solve(CELLS, solved / "data", tmp_path / "out", settings=settings, solver="baseline")
+    small, whole = (np.asarray(Image.open(place / "0.overlay.png")) for place in (tmp_path / "out", solved / "out"))
+    assert (small.shape, whole.shape) == ((100, 100, 3), (200, 200, 3))
+    outlines = (whole == COLOUR).all(axis=2).reshape(100, 2, 100, 2).any(axis=(1, 3))
+    assert outlines.any()
+    assert np.array_equal((small == COLOUR).all(axis=2), outlines)
+    assert read_image(tmp_path / "out" / "0.mask.png").shape == (200, 200)

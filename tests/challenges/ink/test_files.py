@@ -10,6 +10,7 @@ from handlens import pipeline, registry
 from handlens.challenges.ink.files import overlay_bands, trace_ink
 from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.window import Surface, Window
+from handlens.io import reduction
 from handlens.io.images import read_image
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import encode
@@ -83,3 +84,13 @@ def test_solve_writes_what_is_asked_for(tmp_path, write):
         assert page["type"] == "FeatureCollection"
     elif names:
         assert read_image(out / "seg.overlay.png").shape == (70, 90)
+
+
+def test_the_overlay_of_a_large_fragment_is_smaller(tmp_path, monkeypatch):
+    monkeypatch.setattr(reduction, "OVERLAY_PIXELS", 2_000)
+    folder = tmp_path / "seg" / "layers"
+    folder.mkdir(parents=True)
+    cv2.imwrite(str(folder / "7.png"), np.random.default_rng(0).integers(1, 255, (70, 90), np.uint8))
+    pipeline.solve(INK, tmp_path / "seg", tmp_path / "out", settings=INK.settings(write="mask,overlay", turns=1))
+    assert read_image(tmp_path / "out" / "seg.overlay.png").shape == (35, 45)
+    assert read_image(tmp_path / "out" / "seg.mask.png").shape == (70, 90)

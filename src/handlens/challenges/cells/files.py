@@ -17,6 +17,7 @@ from handlens.challenges.cells.instances import is_large, label_bands, split_cel
 from handlens.challenges.cells.measurements import Measurements, measure
 from handlens.io.files import replacing
 from handlens.io.png import write_bands
+from handlens.io.reduction import overlay_factor, reduce_bands, reduced_shape
 from handlens.io.row_reader import RowReader
 from handlens.masks.components import Components
 from handlens.masks.outlines import Ring, area, trace
@@ -51,7 +52,9 @@ class CellsFiles:
             return
         objects = split_cells(cells, prediction.artefacts["probability"], prediction.artefacts["watershed"])
         if "overlay" in self.kinds:
-            write_bands(file_of(out, case, "overlay.png"), shape, _overlay(image, objects))
+            factor = overlay_factor(shape)
+            bands = _overlay(image, objects, factor)
+            write_bands(file_of(out, case, "overlay.png"), reduced_shape(shape, factor), bands)
         if "labels" in self.kinds:
             ending = "labels.ome.tif" if is_large(objects.shape) else "labels.tif"
             write_labels(file_of(out, case, ending), objects)
@@ -111,26 +114,31 @@ def _closed(ring: Ring) -> list[tuple[int, int]]:
     return [*ring, ring[0]]
 
 
-def _overlay(image: RowReader, objects: Components) -> Iterator[npt.NDArray[np.uint8]]:
-    """The image with every nucleus outlined, in bands; a row above and below is looked at for edges between bands."""
-    height = image.shape[0]
+def _overlay(image: RowReader, objects: Components, factor: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """The image with every nucleus outlined, in bands, reduced by a factor; outlines stay a pixel wide."""
+    tops = range(0, image.shape[0], BAND_ROWS)
+    pictures = reduce_bands((image.read(top, min(image.shape[0], top + BAND_ROWS)) for top in tops), factor)
+    for rows, edge in zip(pictures, reduce_bands(_edges(objects), factor), strict=True):
+        drawn = rows.copy()
+        drawn[edge] = COLOUR
+        yield drawn
+
+
+def _edges(objects: Components) -> Iterator[npt.NDArray[np.bool_]]:
+    """Pixels of every nucleus that touch another or none, in bands; the rows above and below a band are looked at."""
     before: npt.NDArray[Any] | None = None
     bands = label_bands(objects, np.dtype(np.uint32), rows=BAND_ROWS)
     current = next(bands, None)
-    top = 0
     while current is not None:
         after = next(bands, None)
         labels = np.concatenate(
             [current[:1] if before is None else before[-1:], current, current[-1:] if after is None else after[:1]]
         )
-        rows = image.read(top, min(height, top + len(current))).copy()
         middle = labels[1:-1]
         edge = (middle != labels[:-2]) | (middle != labels[2:])
         edge[:, 1:] |= middle[:, 1:] != middle[:, :-1]
         edge[:, :-1] |= middle[:, 1:] != middle[:, :-1]
-        rows[edge & (middle > 0)] = COLOUR
-        yield rows
-        top += len(current)
+        yield edge & (middle > 0)
         before, current = current, after
 
 

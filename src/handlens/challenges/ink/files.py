@@ -18,6 +18,7 @@ from handlens.challenges.ink.score import ORDER
 from handlens.challenges.ink.window import Surface
 from handlens.io.files import replacing
 from handlens.io.png import write_bands
+from handlens.io.reduction import overlay_factor, reduce_bands, reduced_shape
 from handlens.masks.rle import Rle, decode, decode_bands
 from handlens.types import Case, Prediction
 
@@ -45,11 +46,12 @@ def write_mask(out: Path, case: Case, _scan: Any, prediction: Prediction[Rle]) -
 
 
 def write_overlay(out: Path, case: Case, _scan: Any, prediction: Prediction[Rle]) -> None:
-    """The flattened sheet with ink darkened."""
+    """The flattened sheet with ink darkened, of a large fragment at a smaller scale."""
     found = prediction.artefacts
     surface: Surface = found["sheet"]
-    bands = overlay_bands(surface, found["map"], found["threshold"])
-    write_bands(file_of(out, case, "overlay.png"), surface.shape, bands)
+    factor = overlay_factor(surface.shape)
+    bands = reduce_bands(overlay_bands(surface, found["map"], found["threshold"]), factor)
+    write_bands(file_of(out, case, "overlay.png"), reduced_shape(surface.shape, factor), bands)
 
 
 def write_contours(out: Path, case: Case, _scan: Any, prediction: Prediction[Rle]) -> None:
