@@ -10,8 +10,9 @@ import numpy as np
 from handlens.challenges.forgery.detect.findings import Group, Match, Patch
 from handlens.challenges.forgery.detect.geometry.outline import inverse
 
-ENOUGH = 0.95
-"""Correlation of detail that nobody doubts: of two matches that have it the larger is the better one. By hand."""
+ENOUGH = 0.99
+"""Correlation of detail that nobody doubts: of two matches that have it the larger is the better one. Measured on 110
+cut-out clones and 40 compound figures of unseen seeds: mean oF1 0.496 and 0.717, with 0.95 0.487 and 0.716."""
 
 SHARED = 0.3
 """Share of the smaller of two regions from which they are taken for the same. By hand."""
