@@ -11,7 +11,7 @@ import numpy.typing as npt
 from handlens.types import Shape
 
 OVERLAY_PIXELS = 10_000_000
-"""Pixels of the largest overlay. The page has the picture at full size as tiles, and outlines are in files of their own."""
+"""Pixels of the largest overlay. The page has the picture at full size as tiles; outlines are in files of their own."""
 
 
 def overlay_factor(shape: Shape) -> int:
