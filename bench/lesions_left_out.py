@@ -4,8 +4,8 @@ python bench/lesions_left_out.py --out RUNS              six trainings, about an
 python bench/lesions_left_out.py --out RUNS --steps 60   to see that it works
 
 The same command again goes on with what is unfinished. Both recipes have the same network, steps and data; the plain
-one changes training photographs by geometry and a little brightness alone and drops no metadata. A lesion that is in two
-sources is left out with either of them.
+one changes training photographs by geometry and a little brightness alone and drops no metadata. A lesion that is in
+two sources is left out with either of them.
 """
 
 from __future__ import annotations
