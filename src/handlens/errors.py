@@ -43,6 +43,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A sentence with the nearest of the known names, to end a message with; empty where none is near.
+
+    >>> did_you_mean("turn", ["turns", "folds"])
+    '. Did you mean turns?'
+    """
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    return f". Did you mean {close[0]}?" if close else ""
+
+
 def describe(headline: str, problems: Sequence[Problem], *, shown: int = SHOWN) -> str:
     """A headline, at most `shown` problems, and a count of the rest.
 

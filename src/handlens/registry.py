@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from handlens.errors import HandlensError
+from handlens.errors import HandlensError, did_you_mean
 from handlens.types import AnyChallenge, Challenge
 
 if TYPE_CHECKING:
@@ -47,11 +47,7 @@ def unknown(name: str) -> str:
     >>> unknown("cell")
     "'cell' is not a challenge; there are forgery, ink, cells, lesions. Did you mean cells?"
     """
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names(), n=1)
-    guess = f". Did you mean {close[0]}?" if close else ""
-    return f"{name!r} is not a challenge; there are {', '.join(names())}{guess}"
+    return f"{name!r} is not a challenge; there are {', '.join(names())}{did_you_mean(name, names())}"
 
 
 def _plug_ins() -> dict[str, EntryPoint]:

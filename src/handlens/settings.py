@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from handlens.errors import HandlensError
+from handlens.errors import HandlensError, did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound="Settings")
 
@@ -131,7 +131,7 @@ def change(settings: SettingsT, given: Mapping[str, str]) -> SettingsT:
     for name, text in given.items():
         found = [path for path in known if path == name] or [path for path in known if path.split(".")[-1] == name]
         if not found:
-            raise HandlensError(f"there is no field {name}; there are {', '.join(sorted(known))}")
+            raise HandlensError(unknown_field([name], sorted(known)))
         if len(found) > 1:
             raise HandlensError(f"{name} may be {' or '.join(found)}: name one of them whole")
         *groups, last = found[0].split(".")
@@ -140,6 +140,12 @@ def change(settings: SettingsT, given: Mapping[str, str]) -> SettingsT:
             place = place[group]
         place[last] = text
     return type(settings).parse(page, strict=False)
+
+
+def unknown_field(names: Sequence[str], known: Sequence[str]) -> str:
+    """What to say of fields that settings do not have; the known ones are listed, the nearest one is offered."""
+    nearest = next(filter(None, (did_you_mean(name, known) for name in names)), "")
+    return f"there is no field {', '.join(names)}; there are {', '.join(known) or 'none'}{nearest}"
 
 
 def _default(field: Any) -> Any:
@@ -178,8 +184,7 @@ def _explain(cls: type[Settings], given: Mapping[str, Any], message: str) -> str
     """msgspec's message in terms of the field: its value, and what is expected of it."""
     unknown = re.search(r"unknown field `([^`]*)`", message)
     if unknown:
-        names = ", ".join(field.path for field in fields_of(cls)) or "none"
-        return f"there is no field {unknown[1]}; there are {names}"
+        return unknown_field([unknown[1]], [field.path for field in fields_of(cls)])
     missing = re.search(r"missing required field `([^`]*)`(?: - at `\$\.([\w.]+)`)?", message)
     if missing:
         path = ".".join(filter(None, (missing[2], missing[1])))

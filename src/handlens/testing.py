@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens import pipeline
-from handlens.errors import SubmissionError
+from handlens.errors import HandlensError, SubmissionError
 from handlens.io.submissions import read_submission, write_cells, write_submission
 from handlens.settings import Settings
 from handlens.types import AnyChallenge, Case, Codec, Truth
@@ -163,6 +163,26 @@ def solving_gives_a_valid_submission(world: World) -> None:
     _demand(content == again.submission.read_bytes(), "solve gave other answers the second time")
 
 
+def the_rules_are_there(world: World) -> None:
+    rules = world.challenge.rules
+    _demand(rules.is_file() and bool(rules.read_text(encoding="utf-8").strip()), f"no rules in {rules}")
+
+
+def a_predictor_takes_a_path(world: World) -> None:
+    """As in a notebook: `handlens.load(NAME)("picture.png")`, given as text too."""
+    predictor, case = pipeline.load(world.challenge), world.cases[0]
+    for path in (case.path, str(case.path)):
+        _demand(predictor(path) is not None, f"the predictor gave nothing for {path}")
+    missing = case.path.with_name("nothere" + case.path.suffix)
+    try:
+        predictor(missing)
+    except HandlensError:
+        return
+    except Exception as error:
+        raise ContractError(f"a path without a file raised {error!r}, not a HandlensError") from error
+    raise ContractError(f"the predictor answered for {missing}, which is not there")
+
+
 PROMISES: tuple[Callable[[World], None], ...] = (
     the_same_seed_gives_the_same_bytes,
     the_sample_has_no_problems,
@@ -175,6 +195,8 @@ PROMISES: tuple[Callable[[World], None], ...] = (
     broken_cells_are_refused_with_their_line,
     broken_files_are_refused,
     solving_gives_a_valid_submission,
+    the_rules_are_there,
+    a_predictor_takes_a_path,
 )
 
 

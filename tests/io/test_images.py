@@ -295,7 +295,7 @@ READERS = (images.read_header, images.read_image, images.read_rgb, images.read_g
 @pytest.mark.parametrize("read", [*READERS, npy.read_npy, npy.read_npy_header])
 def test_missing_empty_and_strange_files_are_refused(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     path = tmp_path / "a.png"
-    assert "cannot be read (No such file" in refusal(read, path)
+    assert "no such file" in refusal(read, path)
     path.write_bytes(b"")
     assert "empty" in refusal(read, path)
     path.write_bytes(b"this is a text, whatever its name says\n" * 99)

@@ -12,6 +12,7 @@ import click
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, columns, message, print_json, with_verbosity
 from handlens.errors import HandlensError, counted
+from handlens.io.gate import read_text
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
@@ -85,7 +86,7 @@ def _rules(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     def command() -> None:
         """Print the challenge's rules with their numbered Readings."""
-        click.echo(challenge.rules.read_text(encoding="utf-8").rstrip())
+        click.echo(read_text(challenge.rules).rstrip())
 
     return with_verbosity(command)
 

@@ -85,6 +85,8 @@ def refuse_other(path: Path, found: os.stat_result) -> None:
 
 def unreadable(path: Path, error: OSError) -> DataError:
     """What the system said, in one line."""
+    if isinstance(error, FileNotFoundError):
+        return DataError("no such file", file=path)
     return DataError(f"cannot be read ({error.strerror or error})", file=path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -347,3 +347,15 @@ def _why_skipped(path: Path) -> str:
         number = len(list_images(path))
         return f"a sub-folder with {counted(number, 'picture')}, not read: move its pictures up" if number else ""
     return "" if path.name.lower().endswith(SUFFIXES) else why_unread(path)
+
+
+def describe_skipped(problems: Sequence[Problem]) -> str:
+    """
+    >>> describe_skipped([Problem("BMP is not read here: save it as PNG", file="a.bmp")] * 5)
+    'a.bmp: BMP is not read here: save it as PNG; and 4 more files that are not read'
+    """
+    if not problems:
+        return ""
+    count = len(problems) - 1
+    more = f"; and {counted(count, 'more file')} that {'is' if count == 1 else 'are'} not read" if count else ""
+    return f"{problems[0].file}: {problems[0].what}{more}"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import DataError, HandlensError, Problem, counted
+from handlens.errors import DataError, HandlensError, counted
 from handlens.io.csv import is_utf8
 from handlens.io.files import new_folder
 from handlens.io.gate import is_there
-from handlens.io.images import skipped
+from handlens.io.images import describe_skipped, skipped
 from handlens.settings import SettingsT
 from handlens.types import AnyChallenge, Case, Challenge, Inventory, LabelT, Part, Truth
 
@@ -62,17 +62,6 @@ def skipped_files(folder: Path, cases: Sequence[Case]) -> str:
     """A sentence about files beside the cases that may be images and are not read; empty where there are none."""
     beside = {case.path.parent for case in cases if is_there(case.path)} - {folder.parent}
     return describe_skipped([problem for place in sorted(beside) for problem in skipped(place, within=folder)])
-
-
-def describe_skipped(problems: Sequence[Problem]) -> str:
-    """
-    >>> describe_skipped([Problem("BMP is not read here: save it as PNG", file="a.bmp")] * 5)
-    'a.bmp: BMP is not read here: save it as PNG; and 4 more files that are not read'
-    """
-    if not problems:
-        return ""
-    more = f"; and {counted(len(problems) - 1, 'more file')} that are not read" if len(problems) > 1 else ""
-    return f"{problems[0].file}: {problems[0].what}{more}"
 
 
 def refuse_odd_ids(cases: Sequence[Case], folder: Path) -> None:

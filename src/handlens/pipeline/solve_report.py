@@ -15,6 +15,8 @@ from urllib.parse import quote
 from handlens.errors import DataError, HandlensError, counted
 from handlens.io.submissions import require_submission, write_submission
 from handlens.pipeline.folders import find_truth, read_cases
+from handlens.pipeline.loading import load, training_truth
+from handlens.pipeline.notes import warning_notes
 from handlens.pipeline.reporting import (
     Known,
     about_score,
@@ -29,7 +31,6 @@ from handlens.pipeline.reporting import (
     where_lost,
 )
 from handlens.pipeline.runs import package_version
-from handlens.pipeline.solving import load, training_truth, warning_notes
 from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
 from handlens.settings import fields_of
 from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic
 
-from handlens.errors import DataError, HandlensError, ModelError, counted
+from handlens.errors import DataError, HandlensError, counted
 from handlens.inference.executors import Executor
-from handlens.inference.model import digest
 from handlens.io.files import write_text
 from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
 from handlens.licences import is_non_commercial
 from handlens.pipeline.deadline import Deadline, Spent, answer_by_deadline
-from handlens.pipeline.each_case import ProgressCounter, predict_all
+from handlens.pipeline.each_case import Predicted, ProgressCounter, predict_all
 from handlens.pipeline.folders import find_part, find_truth, skipped_files
-from handlens.pipeline.runs import challenge_of_model, package_version
+from handlens.pipeline.loading import Solver, load, training_truth
+from handlens.pipeline.notes import licence_note, model_notes, warning_notes
+from handlens.pipeline.runs import package_version
 from handlens.pipeline.scoring import score_json
 from handlens.runstore.store import fingerprint_of, open_store
 from handlens.sandbox.runner import missing_here
@@ -29,7 +30,6 @@ from handlens.types import (
     AnyChallenge,
     Case,
     Challenge,
-    Context,
     LabelT,
     ModelFolder,
     Part,
@@ -39,11 +39,6 @@ from handlens.types import (
     Truth,
     no_progress,
 )
-
-Solver = Literal["model", "baseline"]
-
-NAMED = 3
-"""Cases that a warning names; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +63,61 @@ class Solved:
         return f"<Solved {self.submission}: {counted(self.cases, 'case')}, {value}>"
 
 
-def load(
-    challenge: Challenge[AnswerT, LabelT, SettingsT],
-    *,
-    settings: SettingsT | None = None,
-    model: Path | None = None,
-    solver: Solver = "model",
-    training: Callable[[], Truth[LabelT] | None] = lambda: None,
-    threads: int | None = None,
-    untrusted: bool = False,
-) -> Predictor[Any, AnswerT]:
-    """The predictor of a challenge: with its shipped model, one of a `train`, or without any: the baseline.
+@dataclass(frozen=True, slots=True)
+class _Job(Generic[AnswerT, LabelT, SettingsT]):
+    """What a solve is about: its cases and settings, and what answers them. Nothing is loaded or written yet."""
 
-    With `untrusted` its network runs in a sandbox; the answers are the same.
-    """
-    settings = challenge.settings() if settings is None else settings
-    context = Context(settings, training, model, threads, untrusted)
-    if untrusted and (solver == "baseline" or not challenge.sandboxed):
-        what = "a baseline has no network" if solver == "baseline" else f"{challenge.name} has no ONNX model"
-        raise HandlensError(f"{what}, so there is nothing to run in a sandbox: leave --untrusted out")
-    if solver == "baseline":
-        if model is not None:
-            raise HandlensError("a baseline takes no model: leave --model out, or --solver baseline")
-        if challenge.baseline is None:
-            raise HandlensError(f"{challenge.name} has no baseline")
-        return challenge.baseline(context)
-    if model is not None:
-        if challenge.train is None:
-            raise ModelError(f"{challenge.name} takes no trained model: leave --model out")
-        trained = challenge_of_model(model)
-        if trained != challenge.name:
-            raise ModelError(f"{model}: this model was trained for {trained}, not {challenge.name}")
-    return challenge.load(context)
+    challenge: Challenge[AnswerT, LabelT, SettingsT]
+    folder: Path
+    out: Path
+    form: Format
+    part: Part
+    cases: Sequence[Case]
+    settings: SettingsT
+    solver: Solver
+    model: Path | None
+    keep_going: bool
+    untrusted: bool
+
+    @property
+    def submission(self) -> Path:
+        return self.out / f"submission.{self.form}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What `run.json` and `score.json` say of it."""
+        return {
+            "command": "solve",
+            "challenge": self.challenge.name,
+            "part": self.part,
+            "solver": self.solver,
+            "settings": _settings_for_solve(self.settings),
+            "handlens": package_version(),
+            "model": str(self.model) if self.model else None,
+        }
+
+    def load(self, threads: int | None = None) -> Predictor[Any, AnswerT]:
+        challenge = self.challenge
+        training = partial(training_truth, challenge.open_truth, challenge.read_cases, self.folder, self.settings)
+        return load(
+            challenge,
+            settings=self.settings,
+            model=self.model,
+            solver=self.solver,
+            training=training,
+            threads=threads,
+            untrusted=self.untrusted,
+        )
+
+    def fingerprint(self, predictor: Predictor[Any, AnswerT] | None) -> str:
+        """Of the input files, the settings, and the files of the model."""
+        weights = self.model or (predictor.model.folder if predictor and predictor.model else None)
+        files = [weights] if weights else []
+        if self.model is None and self.solver == "model":
+            files += [each.file for each in self.challenge.fitted]
+        used = [fingerprint_of([], file, without=self.out) for file in files]
+        kind = type(predictor).__qualname__ if predictor else "by deadline"  # loaded later, by other processes
+        return fingerprint_of([json.dumps(self.about, default=str), kind, *used], self.folder, without=self.out)
 
 
 def solve(
@@ -126,117 +144,93 @@ def solve(
 
     Stopped at any moment and called again, it resumes. With `keep_going` a case that cannot be read gets the empty
     answer and a note instead of ending the run. `model` is the folder of a `train`. Answers do not depend on the
-    number of `workers`; None is one for each core where the challenge is `parallel`. An `executor` takes
-    their place: the answers are the same. An output folder of another run
-    is refused unless `overwrite` is set. With `untrusted` the model runs in a sandbox, and notes say what this machine
-    cannot keep it from. `for_report`: leave what a report shows beside the answers.
+    number of `workers`; None is one for each core where the challenge is `parallel`. An `executor` takes their place:
+    the answers are the same. An output folder of another run is refused unless `overwrite` is set. With `untrusted`
+    the model runs in a sandbox, and notes say what this machine cannot keep it from. `for_report`: leave what a report
+    shows beside the answers.
 
     With a `deadline` a complete submission with safe answers is there at once and becomes better until the time is
     over; what was given up is told in the notes. Failing cases do not end it.
     """
     started = time.perf_counter()
     refuse_format(form)
-    if executor is not None and deadline is not None:
-        raise HandlensError("a deadline is kept by processes of this machine: leave --cluster out, or --deadline")
-    if executor is not None and untrusted:
-        raise HandlensError("what the sandboxes of other machines keep out is not known: leave --cluster out")
-    folder = folder if executor is None else folder.absolute()  # other processes work in other folders
+    if executor is not None:
+        _refuse_elsewhere(deadline, untrusted)
+        folder = folder.absolute()  # other processes work in other folders
     settings = challenge.settings() if settings is None else settings
     part, cases = find_part(challenge, folder, part)
     keep_going = keep_going or deadline is not None
-    training = partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
-    how: dict[str, Any] = {"model": model, "solver": solver, "training": training, "untrusted": untrusted}
-    load_here = partial(load, challenge, settings=settings, **how)
+    job = _Job(challenge, folder, out, form, part, cases, settings, solver, model, keep_going, untrusted)
     if deadline is None and predictor is None:
-        predictor = load_here()
-    about: dict[str, Any] = {"command": "solve", "challenge": challenge.name, "part": part, "solver": solver}
-    about |= {
-        "settings": _settings_for_solve(settings),
-        "handlens": package_version(),
-        "model": str(model) if model else None,
-    }
-    weights = model or (predictor.model.folder if predictor and predictor.model else None)
-    fitted = [each.file for each in challenge.fitted] if model is None and solver == "model" else []
-    used = [fingerprint_of([], place, without=out) for place in (*([weights] if weights else []), *fitted)]
-    kind = type(predictor).__qualname__ if predictor else "by deadline"  # loaded later, by other processes
-    words = [json.dumps(about, default=str), kind, *used]
-    key = fingerprint_of(words, folder, without=out)
-    _refuse_foreign(out, overwrite)
-    submission, spent = out / f"submission.{form}", None
-    with open_store(out, key, about, overwrite=overwrite) as store:
+        predictor = job.load()
+    key = job.fingerprint(predictor)
+    results = ("submission.csv", "submission.parquet")
+    with open_store(out, key, job.about, results=results, overwrite=overwrite) as store:
         counter = ProgressCounter(progress, len(cases))
         if deadline is not None:
-            given = partial(_given, predictor) if predictor else partial(_load_with_threads, load_here)
+            given = partial(_given, predictor) if predictor else job.load
             predicted, spent = answer_by_deadline(
-                challenge, cases, given, settings, store, submission, deadline, workers=workers, tell=counter
+                challenge, cases, given, settings, store, job.submission, deadline, workers=workers, tell=counter
             )
-            weights_of = spent.model
+            behind = spent.model
         else:
             assert predictor is not None
-            predict_here = partial(predict_all, challenge, cases, predictor, settings, store)
             kept = challenge.report.keep if for_report and challenge.report else None
             writers = (*challenge.artefacts(settings), *([kept] if kept else []))
-            predicted = predict_here(writers, keep_going=keep_going, workers=workers, tell=counter, executor=executor)
-            weights_of = predictor.model
-        rows, notes = predicted.rows, [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
-        notes += [unread] if (unread := skipped_files(folder, cases) if folder.is_dir() else "") else []
-        codec = challenge.codec(settings)
-        write_cells(submission, codec, ((case.id, *rows[case.id]) for case in cases))
-        answers = require_submission(submission, codec, cases)
-        truth = None
-        if deadline is not None and deadline.is_near:
-            notes.append(f"no time for a score: handlens score {challenge.name} {submission} --truth {folder}")
-        else:
-            truth = _truth_of(challenge, folder, part, cases, settings, keep_going, notes)
-        result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
-        if model is None and solver == "model":
-            notes += [_licence_note(each.licence) for each in challenge.fitted if is_non_commercial(each.licence)]
-        notes += _model_notes(weights_of, cases if result else ())
-        notes += [f"not sandboxed on this machine: {gap}" for gap in missing_here()] if untrusted else []
-        if deadline is None or not deadline.is_near:
-            notes += challenge.summarise(out, answers, settings)
-        seconds = time.perf_counter() - started
-        told = (tuple(notes), predicted.warnings, spent)
-        solved = Solved(submission, len(cases), result, empty_score, seconds, *told)
-        page = {**_score_page(challenge, solved), **about, **_circumstances(folder)}
-        write_text(out / "score.json", json.dumps(page, indent=1) + "\n")
-        (out / f"submission.{'parquet' if form == 'csv' else 'csv'}").unlink(missing_ok=True)
+            how: dict[str, Any] = {"keep_going": keep_going, "workers": workers, "tell": counter, "executor": executor}
+            predicted = predict_all(challenge, cases, predictor, settings, store, writers, **how)
+            behind, spent = predictor.model, None
+        solved = _write(job, predicted, behind, spent, deadline, started)
         store.finish()
     return solved
+
+
+def _refuse_elsewhere(deadline: Deadline | None, untrusted: bool) -> None:
+    """What cannot be promised of other machines."""
+    if deadline is not None:
+        raise HandlensError("a deadline is kept by processes of this machine: leave --cluster out, or --deadline")
+    if untrusted:
+        raise HandlensError("what the sandboxes of other machines keep out is not known: leave --cluster out")
 
 
 def _given(predictor: Predictor[Any, AnswerT], _threads: int) -> Predictor[Any, AnswerT]:
     return predictor
 
 
-def _load_with_threads(load_here: Callable[..., Predictor[Any, AnswerT]], threads: int) -> Predictor[Any, AnswerT]:
-    return load_here(threads=threads)
-
-
-def warning_notes(warnings: Mapping[str, Sequence[str]], cases: int) -> list[str]:
-    """Each warning once, with the cases that it is about.
-
-    >>> warning_notes({"a": ["blurred"], "b": ["blurred", "tiny"]}, 2)
-    ['a, b: blurred', 'b: tiny']
-    """
-    concerned: dict[str, list[str]] = {}
-    for case, sentences in warnings.items():
-        for sentence in sentences:
-            concerned.setdefault(sentence, []).append(case)
-    return [f"{_named(ids, cases)}: {sentence}" for sentence, ids in concerned.items()]
-
-
-def _named(ids: Sequence[str], cases: int) -> str:
-    few = ", ".join(ids[:NAMED])
-    return few if len(ids) <= NAMED else f"{few} and others, {len(ids):,} of {counted(cases, 'case')}"
-
-
-def _refuse_foreign(out: Path, overwrite: bool) -> None:
-    """A submission that no run of ours wrote is not replaced unasked."""
-    if not (out / "run.json").exists() and not overwrite:
-        for name in ("submission.csv", "submission.parquet"):
-            if (out / name).exists():
-                raise DataError("already there: name a new folder, or pass --overwrite", file=out / name)
+def _write(
+    job: _Job[AnswerT, LabelT, SettingsT],
+    predicted: Predicted,
+    model: ModelFolder | None,
+    spent: Spent | None,
+    deadline: Deadline | None,
+    started: float,
+) -> Solved:
+    """Write the submission, check it, score it, and leave what a person should know of it in `score.json`."""
+    challenge, cases, settings = job.challenge, job.cases, job.settings
+    notes = [*predicted.notes, *warning_notes(predicted.warnings, len(cases))]
+    notes += [unread] if (unread := skipped_files(job.folder, cases) if job.folder.is_dir() else "") else []
+    codec = challenge.codec(settings)
+    write_cells(job.submission, codec, ((case.id, *predicted.rows[case.id]) for case in cases))
+    answers = require_submission(job.submission, codec, cases)
+    truth = None
+    if deadline is not None and deadline.is_near:
+        notes.append(f"no time for a score: handlens score {challenge.name} {job.submission} --truth {job.folder}")
+    else:
+        truth = _truth_of(job, notes)
+    result, empty_score = _rate(challenge, answers, truth, cases, settings) if truth else (None, None)
+    if job.model is None and job.solver == "model":
+        notes += [licence_note(each.licence) for each in challenge.fitted if is_non_commercial(each.licence)]
+    notes += model_notes(model, cases if result else ())
+    notes += [f"not sandboxed on this machine: {gap}" for gap in missing_here()] if job.untrusted else []
+    if deadline is None or not deadline.is_near:
+        notes += challenge.summarise(job.out, answers, settings)
+    seconds = time.perf_counter() - started
+    told = (tuple(notes), predicted.warnings, spent)
+    solved = Solved(job.submission, len(cases), result, empty_score, seconds, *told)
+    page = {**_score_page(challenge, solved), **job.about, **_circumstances(job.folder)}
+    write_text(job.out / "score.json", json.dumps(page, indent=1) + "\n")
+    (job.out / f"submission.{'parquet' if job.form == 'csv' else 'csv'}").unlink(missing_ok=True)
+    return solved
 
 
 def _settings_for_solve(settings: Settings) -> dict[str, Any]:
@@ -294,59 +288,22 @@ def solved_json(challenge: AnyChallenge, solved: Solved) -> dict[str, Any]:
     return page | {"submission": str(solved.submission)}
 
 
-def _model_notes(model: ModelFolder | None, cases: Sequence[Case]) -> list[str]:
-    """What a person should know about the model behind the answers: its licence, and whether it knows the cases."""
-    if model is None:
-        return []
-    notes = []
-    if is_non_commercial(model.licence):
-        notes.append(_licence_note(model.licence))
-    known = model.trained_on if cases else frozenset()
-    seen = sum(digest(case) in known for case in cases) if known else 0
-    if seen:
-        what = f"the model was trained on {seen:,} of these {counted(len(cases), 'case')}"
-        notes.append(f"{what}: this score says little about others")
-    return notes
-
-
-def _licence_note(licence: str) -> str:
-    return f"model trained on non-commercial data ({licence}): handlens list --models"
-
-
-def training_truth(
-    open_truth: Callable[[Path, SettingsT], Truth[LabelT]],
-    read_cases: Callable[[Path, Part], list[Case]],
-    folder: Path,
-    settings: SettingsT,
-) -> Truth[LabelT] | None:
-    """Labelled cases to learn from, where the folder has some."""
-    return open_truth(folder, settings) if read_cases(folder, "train") else None
-
-
-def _truth_of(
-    challenge: Challenge[Any, LabelT, SettingsT],
-    folder: Path,
-    part: Part,
-    cases: Sequence[Case],
-    settings: SettingsT,
-    keep_going: bool,
-    notes: list[str],
-) -> Truth[LabelT] | None:
+def _truth_of(job: _Job[Any, LabelT, SettingsT], notes: list[str]) -> Truth[LabelT] | None:
     """The truth of the cases where the data folder has it; a note says why truth that is there cannot be used."""
-    if not folder.is_dir():
+    if not job.folder.is_dir():
         return None
-    place = find_truth(challenge, folder, settings, part)
+    place = find_truth(job.challenge, job.folder, job.settings, job.part)
     if place is None:
         return None
     try:
-        truth = challenge.open_truth(place, settings)
-        truth = _read_whole(truth) if keep_going else truth
+        truth = job.challenge.open_truth(place, job.settings)
+        truth = _read_whole(truth) if job.keep_going else truth
     except DataError as error:
-        if not keep_going:
+        if not job.keep_going:
             raise
         notes.append(f"no score, because {error}")
         return None
-    if {case.id for case in truth.cases} != {case.id for case in cases}:
+    if {case.id for case in truth.cases} != {case.id for case in job.cases}:
         notes.append("the truth is about other cases, so there is no score")
         return None
     return truth

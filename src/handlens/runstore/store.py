@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,17 +54,27 @@ class RunStore:
 
 @contextmanager
 def open_store(
-    folder: Path, fingerprint: str, about: Mapping[str, Any], *, overwrite: bool = False, again: bool = True
+    folder: Path,
+    fingerprint: str,
+    about: Mapping[str, Any],
+    *,
+    results: Sequence[str] = (),
+    overwrite: bool = False,
+    again: bool = True,
 ) -> Iterator[RunStore]:
     """The folder of a run, made or found, locked while the block runs.
 
     A folder of another run (other data, settings, model or version) is refused unless `overwrite` is set; then what
     it kept to resume is removed, and its results are replaced as the new ones are written. A finished run of the same
-    fingerprint is done `again`, or refused. `about` goes into the manifest, for people and for `--resume`.
+    fingerprint is done `again`, or refused. `results` are names of files that a run writes: where they are in a folder
+    without a run, they are somebody else's, and the folder is refused too. `about` goes into the manifest, for people
+    and for `--resume`.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError("this is a file: name a folder", file=folder)
     _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)
+    if not overwrite:
+        _refuse_files_of_others(folder, results)
     before = set(os.listdir(folder)) if folder.exists() else None
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
@@ -100,6 +110,14 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
         what = f"{state} another run (other data, settings, model or version of handlens)"
         remedy = "or pass --overwrite" if again else "or handlens train --resume, which keeps the settings of that run"
         raise DataError(f"{what}: name a new folder, {remedy}", file=folder)
+
+
+def _refuse_files_of_others(folder: Path, results: Sequence[str]) -> None:
+    """What no run of ours wrote is not replaced unasked."""
+    if not (folder / MANIFEST).exists():
+        for name in results:
+            if os.path.lexists(folder / name):
+                raise DataError("already there: name a new folder, or pass --overwrite", file=folder / name)
 
 
 def _earlier_manifest(folder: Path, *, overwrite: bool) -> dict[str, Any] | None:
@@ -184,6 +202,8 @@ def write_manifest(folder: Path, about: Mapping[str, Any], fingerprint: str, *, 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What a run was started with and, where it is finished, what came of it."""
+    if not folder.is_dir():
+        raise DataError("no such folder", file=folder)
     if not is_there(folder / MANIFEST):
         raise DataError(f"no {MANIFEST} in it: name a folder that handlens wrote", file=folder)
     try:

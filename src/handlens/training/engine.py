@@ -22,7 +22,7 @@ from handlens.errors import DataError, HandlensError
 from handlens.inference.model import MODEL, write_trained_on
 from handlens.io.files import write_text
 from handlens.runstore.plan import PLAN, Plan, read_plan, write_plan
-from handlens.settings import SettingsT, change, fields_of
+from handlens.settings import SettingsT, change, fields_of, unknown_field
 from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
@@ -72,7 +72,7 @@ def split_fields(fields: SettingsT, schedule: Schedule, given: Mapping[str, str]
     known = {field.path for field in fields_of(schedule)}
     if unknown := sorted(set(others) - known):
         names = sorted({field.path for field in fields_of(fields)} | known)
-        raise HandlensError(f"there is no field {', '.join(unknown)}; there are {', '.join(names)}")
+        raise HandlensError(unknown_field(unknown, names))
     return change(fields, mine), change(schedule, others)
 
 

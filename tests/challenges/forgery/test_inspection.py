@@ -505,9 +505,20 @@ def test_folders_of_figures_with_like_names_do_not_meet(tmp_path):
 def test_an_empty_folder_and_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="no figures in this folder"):
         inspect([tmp_path])
-    (record,) = inspect([tmp_path / "none.png"], tmp_path / "out")
-    assert record["error"] == "no such file or folder"
+    with pytest.raises(DataError, match=r"none.png: no such file or folder"):
+        inspect([tmp_path / "none.png"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    write_png(tmp_path / "a.png", np.zeros((20, 20), np.uint8))
+    records = inspect([tmp_path / "none.png", tmp_path / "a.png"], tmp_path / "out")
+    assert [record.get("error") for record in records if "error" in record] == ["no such file or folder"]
     assert "Could not be looked at" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_folder_of_unread_formats_names_one_and_what_to_do(tmp_path):
+    for name in ("a.webp", "b.bmp"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(DataError, match=r"no figures in this folder.*a.webp: WebP is not read here.*1 more file"):
+        inspect([tmp_path])
 
 
 def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
@@ -521,7 +532,7 @@ def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
 def test_a_page_of_somebody_else_is_left_alone(tmp_path):
     write_png(tmp_path / "a.png", np.zeros((20, 20), np.uint8))
     (tmp_path / "index.html").write_text("mine")
-    with pytest.raises(DataError, match="not ours and would be overwritten"):
+    with pytest.raises(DataError, match="already there: name a new folder"):
         inspect([tmp_path / "a.png"], tmp_path)
     assert (tmp_path / "index.html").read_text() == "mine"
 

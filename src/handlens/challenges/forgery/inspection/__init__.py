@@ -17,7 +17,6 @@ from handlens.challenges.forgery.options import SECONDS
 from handlens.errors import DataError, DiskFullError, HandlensError
 from handlens.inference.executors import Executor, Processes
 from handlens.io.files import replacing, write_text
-from handlens.io.gate import is_there, read_text
 from handlens.types import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -36,9 +35,6 @@ Look = Callable[["npt.NDArray[Any]"], "Findings"]
 
 STRIPS_MOST = 40
 """Comparisons drawn for a figure, the surest groups first; more would make a page that no browser likes."""
-
-LARGEST_PAGE = 1 << 32
-"""Bytes of a page that is looked at before it is replaced: pictures are inside."""
 
 PAGE, FINDINGS = "index.html", "findings.json"
 
@@ -86,6 +82,8 @@ def inspect_figures(
     from handlens.challenges.forgery.inspection.reading import find_figures, list_files
     from handlens.runstore.store import fingerprint_of, open_store
 
+    if not any(path.exists() or path.is_symlink() for path in paths):
+        raise DataError("no such file or folder", file=paths[0])
     paths = paths if executor is None else [path.absolute() for path in paths]  # workers are in other folders
     files = list_files(paths, out=out)
     settings = f"at most {seconds:g} s for each figure"
@@ -93,12 +91,11 @@ def inspect_figures(
     executor = executor or Processes(workers)
     if out is None:
         return _inspect_all(find_figures(files), partial(make, alone=True), None, None, executor, progress)
-    _refuse_foreign(out, overwrite)
     about = {"command": "inspect", "settings": settings, "handlens": version("handlens")}
     places = [str(path.absolute()) for path, _ in files]
     places += [fingerprint_of([], each.file, without=out) for each in CHALLENGE.fitted]
     key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
-    with open_store(out, key, about, overwrite=overwrite) as store:
+    with open_store(out, key, about, results=(PAGE,), overwrite=overwrite) as store:
         with closing(store.journal("documents")) as documents:
             figures = find_figures(files, documents)
         target = Target(out, alone=len(figures) == 1)
@@ -178,15 +175,6 @@ class Target:
 
     def page(self, figure: Figure) -> Path:
         return self.out / PAGE if self.alone else self.out / figure.folder / PAGE
-
-
-def _refuse_foreign(out: Path, overwrite: bool) -> None:
-    """A page that no run of ours wrote is not replaced unasked."""
-    from handlens.challenges.forgery.inspection.page import GENERATOR
-
-    page = out / PAGE
-    if is_there(page) and not overwrite and GENERATOR not in read_text(page, most=LARGEST_PAGE):
-        raise DataError("this page is not ours and would be overwritten: name another folder", file=page)
 
 
 def _make_inspector(

@@ -14,7 +14,7 @@ from typing import Any
 from handlens.errors import DataError
 from handlens.io import documents
 from handlens.io.gate import open_file
-from handlens.io.images import Array
+from handlens.io.images import Array, describe_skipped, skipped
 from handlens.io.pdf import PdfFigure
 from handlens.runstore.store import Journal
 from handlens.sandbox import pdf
@@ -86,7 +86,8 @@ def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
         path = Path(error.filename)
         yield path, path.relative_to(given).as_posix()
     if not number and not closed:
-        raise DataError(f"no figures in this folder; looked for {', '.join(documents.SUFFIXES)}", file=given)
+        looked = f"no figures in this folder; looked for {', '.join(documents.SUFFIXES)}"
+        raise DataError("; ".join(filter(None, (looked, describe_skipped(skipped(given))))), file=given)
 
 
 def _figures(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:
