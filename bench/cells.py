@@ -1,6 +1,6 @@
 """How good cells are solved, how fast, and in how much memory; beside torch with MONAI's sliding window.
 
-python bench/cells.py                                     the model that is shipped; about ten minutes on two cores
+python bench/cells.py                                     the model that is included; about ten minutes on two cores
 python bench/cells.py --run RUN --scratch RUN             two trainings, with and without ImageNet weights
 python bench/cells.py --minutes 50 --work FOLDER          make these two trainings first, that many minutes each
 python bench/cells.py --elsewhere                         then also other laboratories, magnifications and microscopes
@@ -29,7 +29,7 @@ import cells_elsewhere
 import numpy as np
 
 from handlens.challenges.cells import data, score
-from handlens.challenges.cells.options import SHIPPED, CellsSettings
+from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
 from handlens.challenges.cells.predictor import load_baseline
 from handlens.challenges.cells.sample import make_slide
 from handlens.inference.session import open_segmenter
@@ -242,7 +242,7 @@ def read_slides(folder: Path, count: int) -> list[np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=REAL, help="folder with im/ and mask/")
-    parser.add_argument("--run", type=Path, help="a finished training  [default: the shipped model]")
+    parser.add_argument("--run", type=Path, help="a finished training  [default: the included model]")
     parser.add_argument("--scratch", type=Path, help="a finished training with --set weights=scratch")
     parser.add_argument("--minutes", type=float, help="make both trainings first, that many minutes each")
     parser.add_argument("--work", type=Path, default=Path("bench-cells"), help="folder for them")
@@ -253,7 +253,7 @@ def main() -> None:
         given.run = train(given.data, given.work / "imagenet", given.minutes)
         given.scratch = train(given.data, given.work / "scratch", given.minutes, "weights=scratch")
     slides = read_slides(given.data, 5 if given.quick else 37)
-    rows = list(measure_trainings(given.run or SHIPPED, given.scratch))
+    rows = list(measure_trainings(given.run or INCLUDED_MODEL, given.scratch))
     if given.data.is_dir():
         rows.append(measure_baseline(given.data, 8 if given.quick else 1))
     rows += measure_time(slides[0][:320, :320] if given.quick else slides[0], 1 if given.quick else 7)

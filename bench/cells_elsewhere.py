@@ -132,9 +132,9 @@ def laboratories(every: int) -> Iterator[Row]:
     names = ("Dice", "recall", "AJI", "F1 at IoU 0.5", "Dice at the contest's threshold", "Dice of Otsu")
     for name, value, bar in zip(names, values, bars, strict=True):
         yield f"CPM17, {len(table)} images, halves exchanged: {name}", f"{value:.4f}", bar
-    shipped = predictor.decision.slide
-    if shipped is not None:
-        lost = np.mean([each.at(predictor.decision.threshold) - each.at(shipped.threshold(each.share)) for each in own])
+    slide = predictor.decision.slide
+    if slide is not None:
+        lost = np.mean([each.at(predictor.decision.threshold) - each.at(slide.threshold(each.share)) for each in own])
         what = "training slides given as one's own, network in-sample: Dice lost"
         yield what, f"{lost:.4f}", "shown"
 

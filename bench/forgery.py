@@ -451,7 +451,7 @@ def main() -> None:
     parser.add_argument("--figures", type=int, default=200, help="made-up figures, half of them forged")
     parser.add_argument("--ablated", type=int, default=60, help="pictures of each group that the ablation looks at")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--model", type=Path, help="a folder with a decision.json, in place of the shipped one")
+    parser.add_argument("--model", type=Path, help="a folder with a decision.json, in place of the included one")
     options = parser.parse_args()
     parts = options.part or list(PARTS)
     questions = list(list_questions(options.figures))

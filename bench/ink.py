@@ -1,7 +1,7 @@
 """How well ink is found, how fast, in how much memory, and what a kill costs; beside torch with MONAI's windows.
 
-python bench/ink.py --make FOLDER          write what the shipped model learned from: FOLDER/phantom, FOLDER/real_layer
-python bench/ink.py                        the shipped model on unseen fragments, real scans, and against MONAI
+python bench/ink.py --make FOLDER          write what the included model learned from: FOLDER/phantom, FOLDER/real_layer
+python bench/ink.py                        the included model on unseen fragments, real scans, and against MONAI
 python bench/ink.py --big                  the same, and a phantom of 8181 x 6330 x 65: 6.7 GB, an hour or two in all
 python bench/ink.py --model RUN            another model
 python bench/ink.py --quick                see that it works: all rows, small
@@ -33,7 +33,7 @@ import handlens
 from handlens import pipeline, registry
 from handlens.challenges.ink import baseline, data
 from handlens.challenges.ink.layout import open_fragment
-from handlens.challenges.ink.options import SHIPPED
+from handlens.challenges.ink.options import INCLUDED_MODEL
 from handlens.challenges.ink.phantom import letters
 from handlens.challenges.ink.predictor import open_network
 from handlens.challenges.ink.reading import read_letters
@@ -70,7 +70,7 @@ TRAINING = (
     Kind(22, 2, (1024, 768), difficulty=1.5, flaked=0.3),
     Kind(23, 2, (1024, 768), slices=65),
 )
-"""What the shipped model learned from: ink of ordinary and of little strength, thin and thick stacks.
+"""What the included model learned from: ink of ordinary and of little strength, thin and thick stacks.
 
 It began with the weights of a model that had learned from seeds 11 to 14.
 """
@@ -451,7 +451,9 @@ def measure_reading(folder: Path, model: Path) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=SHIPPED, help="a finished training  [default: the shipped model]")
+    parser.add_argument(
+        "--model", type=Path, default=INCLUDED_MODEL, help="a finished training  [default: the included model]"
+    )
     parser.add_argument("--make", type=Path, metavar="FOLDER", help="write training fragments and stop")
     parser.add_argument("--data", type=Path, default=REAL, help="folder with letters/ and real_crop/")
     parser.add_argument("--work", type=Path, default=Path("bench-ink"), help="folder for fragments and answers")

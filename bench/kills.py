@@ -73,10 +73,10 @@ def main() -> None:
 
 def prepare(out: Path) -> dict[str, Path]:
     """The inputs of all commands."""
-    from handlens.challenges.cells.options import SHIPPED
+    from handlens.challenges.cells.options import INCLUDED_MODEL
 
     solved, masks = out / "solved", out / "masks"
-    places = {"root": out, "data": out / "data", "figures": out / "figures", "model": SHIPPED}
+    places = {"root": out, "data": out / "data", "figures": out / "figures", "model": INCLUDED_MODEL}
     places |= {"solved": solved, "masks": masks}
     for name, challenge, size in (("data", "cells", "96"), ("figures", "forgery", "160")):
         if not places[name].exists():

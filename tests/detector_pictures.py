@@ -9,7 +9,7 @@ from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.findings import Match, Patch
 from handlens.challenges.forgery.detect.geometry.points import interior
 from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier
-from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, shipped
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, included
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.errors import ModelError
 
@@ -28,7 +28,7 @@ PLAIN = Decision(
 def shipped_or_skip():
     """The decision that comes with the program; tests that need it wait until it is there."""
     try:
-        return shipped()
+        return included()
     except ModelError:
         pytest.skip(f"there is no {FILE} yet")
 

@@ -161,7 +161,7 @@ def without_reader():
 
 
 def behind_the_filter():
-    """What is there where the filter of system calls fails: the second wall."""
+    """What is there where the filter of system calls fails: the second layer of defence."""
     guard._filter_calls = lambda libc: False
     _, answers = locked()
     os.close(2)  # no more than four may be open

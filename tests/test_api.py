@@ -206,10 +206,10 @@ def test_odd_values_are_refused_in_words(name, predictors):
 
 
 def test_a_model_of_another_challenge_is_refused():
-    shipped = registry.challenge("cells").rules.with_name("model")
-    assert handlens.load("cells", model=str(shipped)).model.folder == shipped
+    included = registry.challenge("cells").rules.with_name("model")
+    assert handlens.load("cells", model=str(included)).model.folder == included
     with pytest.raises(ModelError, match="this model was trained for cells, not ink"):
-        handlens.load("ink", model=shipped)
+        handlens.load("ink", model=included)
 
 
 # --- how things look --------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ WITHIN = {
     "web",
     "offline",
     "cli",
-}  # rooms whose modules build on each other
+}  # packages whose modules build on each other
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE)
 
 

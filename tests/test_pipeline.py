@@ -348,7 +348,7 @@ def test_lesions_of_the_later_edition_are_solved(tmp_path):
         )
     shutil.rmtree(tmp_path / "data" / "truth")
     eleven = challenge.settings(taxonomy="eleven")
-    with pytest.raises(ModelError, match="the shipped model knows the ten classes: .* or say --solver baseline"):
+    with pytest.raises(ModelError, match="the included model knows the ten classes: .* or say --solver baseline"):
         pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", settings=eleven)
     assert not (tmp_path / "out").exists()
     solved = pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", settings=eleven, solver="baseline")

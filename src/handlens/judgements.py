@@ -37,7 +37,7 @@ class Judgement:
     """Models in the order of their ranks, the refused ones last.
 
     `columns` are the parts that stand in the table of standings; the others follow in a table of their own.
-    `unguarded` says what this machine cannot keep a model from, `missing` also what it lacks of the second wall.
+    `unguarded` says what this machine cannot keep a model from, `missing` also what it lacks of the second layer.
     """
 
     models: tuple[Judged, ...]

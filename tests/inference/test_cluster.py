@@ -261,8 +261,8 @@ def test_the_network_travels_with_the_predictor(dask, tmp_path):
     from handlens.inference.session import Session
 
     challenge = registry.challenge("cells")
-    shipped = pipeline.load(challenge)
-    session = Session(next(Path(shipped.model.folder).rglob("*.onnx")))
+    included = pipeline.load(challenge)
+    session = Session(next(Path(included.model.folder).rglob("*.onnx")))
     copy = tmp_path / "model" / "network.onnx"
     copy.parent.mkdir()
     shutil.copy(session.path, copy)

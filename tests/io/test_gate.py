@@ -188,9 +188,9 @@ def test_a_pipe_as_mask_to_encode_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["plan.json", "model.onnx"])
 def test_a_pipe_in_a_model_folder_is_named(tmp_path: Path, name: str) -> None:
-    shipped = SOURCE / "challenges" / "cells" / "model"
+    included = SOURCE / "challenges" / "cells" / "model"
     for file in ("plan.json", "model.onnx"):
-        (tmp_path / file).symlink_to(shipped / file)
+        (tmp_path / file).symlink_to(included / file)
     make("pipe", tmp_path / name)
     with in_time(), pytest.raises(HandlensError, match="a named pipe, not a regular file"):
         handlens.load("cells", model=tmp_path)
@@ -258,10 +258,9 @@ OWN = {
     ),
     "cli/app.py": "a page in a browser",
     "pipeline/download.py": "a member of an archive that it downloaded",
-    "sandbox/room_child.py": "places that are bound into a room, not read",
+    "sandbox/container_child.py": "places that are bound into a container, not read",
     "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
     **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
-    "cli/data.py": "rules that come with the program",
     "inference/cluster.py": "files that its own task has just written",
     "inference/model.py": "names in a folder, of which the first is opened through the gate",
     "io/files.py": "what it wrote",

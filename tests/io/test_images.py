@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import struct
 import time
 import tracemalloc
@@ -252,7 +253,7 @@ def test_links_are_listed_and_a_broken_one_is_not_lost(tmp_path: Path) -> None:
     assert (sound.name, [path.name for path in broken]) == ("0.png", ["1.png", "2.png"])
     assert images.read_header(sound).shape == (3, 4)
     for path in broken:
-        assert "cannot be read" in refusal(images.read_header, path)
+        assert re.search("no such file|symbolic links", refusal(images.read_header, path))
 
 
 def test_a_folder_that_is_not_there_has_no_pictures(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from handlens.cli import cli
 from handlens.errors import DataError, HandlensError
 from handlens.offline import entries
 from handlens.offline.entries import EntryLimits, run_entry
-from handlens.sandbox import rooms
+from handlens.sandbox import containers
 from handlens.types import no_progress
 
 NOSY = """
@@ -59,7 +59,7 @@ def hidden(tmp_path_factory):
 
 def engine_or_skip(name):
     try:
-        return rooms.find_engine(name)
+        return containers.find_engine(name)
     except HandlensError as error:
         pytest.skip(str(error))
 
@@ -188,7 +188,7 @@ def test_what_is_no_entry_is_refused(tmp_path, hidden, name, message):
 
 
 def test_the_command_for_docker_has_no_network_and_data_to_read_only():
-    room = rooms.Room(
+    container = containers.Container(
         {"/kaggle/input/data/test": Path("/hidden/test")},
         {"/kaggle/working": Path("/w")},
         {"A": "b"},
@@ -196,7 +196,7 @@ def test_the_command_for_docker_has_no_network_and_data_to_read_only():
         "contest:1",
         512,
     )
-    words = rooms.command_in(room, ["python", "-c", "1"], "docker")
+    words = containers.command_in(container, ["python", "-c", "1"], "docker")
     assert words[-4:] == ["contest:1", "python", "-c", "1"]
     text = " ".join(words)
     for part in (
@@ -210,6 +210,6 @@ def test_the_command_for_docker_has_no_network_and_data_to_read_only():
 
 
 def test_without_any_engine_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(rooms.shutil, "which", lambda name: None)
+    monkeypatch.setattr(containers.shutil, "which", lambda name: None)
     with pytest.raises(HandlensError, match="install bubblewrap"):
-        rooms.find_engine()
+        containers.find_engine()

@@ -287,8 +287,10 @@ def test_a_damaged_manifest_is_refused_in_words(tmp_path, content):
 
 def test_a_folder_without_a_manifest_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    for place in (tmp_path, tmp_path / "none", tmp_path / "file"):
-        with pytest.raises(DataError, match=r"no run\.json in it: name a folder that handlens wrote"):
+    with pytest.raises(DataError, match=r"no run\.json in it: name a folder that handlens wrote"):
+        read_manifest(tmp_path)
+    for place in (tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(DataError, match="no such folder"):
             read_manifest(place)
 
 

@@ -91,7 +91,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")
         for gap in judgement.missing:
-            details(f"second wall that this machine does not have: {gap}")
+            details(f"second layer that this machine does not have: {gap}")
         sys.exit(1 if any(entry.rank == 0 for entry in judgement.models) else 0)
 
     return with_options(command, challenge, "judge")

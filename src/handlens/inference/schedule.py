@@ -18,19 +18,19 @@ Clock = Callable[[], float]
 MARGIN = 1.08
 """What a plan for all cases is multiplied by. By hand, on the first 50 seeds of bench/deadline.py."""
 
-SURE = 1.25
+SAFETY_FACTOR = 1.25
 """What the expected duration of a single task is multiplied by where it must not fail.
 
 Measured on seeds 1000 to 1399 of bench/deadline.py: tight runs use at least 91 % of their time, with 1.1 at least 85 %;
 what is answered, and with which effort, is the same."""
 
-PATIENCE, PATIENCE_WHEN_SHORT = 10.0, 4.0
+TIMEOUT_FACTOR, TIMEOUT_FACTOR_WHEN_SHORT = 10.0, 4.0
 """A task is ended after so many times its expected duration; earlier where the others need its process."""
 
-LEAST_PATIENCE = 0.01
+LEAST_TIMEOUT_SHARE = 0.01
 """Share of the whole time that every task may take, however short it was expected to be."""
 
-FIRST_PATIENCE = 0.2
+FIRST_TIMEOUT_SHARE = 0.2
 """Share of the time left that a task may take while nothing was measured yet."""
 
 SPEED_GAIN, COST_GAIN = 0.3, 0.5
@@ -255,7 +255,7 @@ class Schedule:
         if effort is None:  # not all can be answered: as many as possible
             return Task(self._waiting.pop(0), 0)
         case = self._waiting.pop()  # the largest: small ones fill the end
-        while effort and self.model.expect(Task(case, effort)) * SURE > left:
+        while effort and self.model.expect(Task(case, effort)) * SAFETY_FACTOR > left:
             effort -= 1
         return Task(case, effort)
 
@@ -352,11 +352,11 @@ class Schedule:
         left = self.time_over() - running.since
         if not self.model.measured:
             share = 1.5 * self.pool.size / (len(self._waiting) + self.pool.size)
-            return max(FIRST_PATIENCE, min(0.5, share)) * left
+            return max(FIRST_TIMEOUT_SHARE, min(0.5, share)) * left
         others = self._waiting
         short = self.model.sum(others, 0) * MARGIN > (self.pool.size - 1) * (self.time_over() - self.clock())
-        times = PATIENCE_WHEN_SHORT if others and short else PATIENCE
-        return max(times * self.model.expect(running.task), LEAST_PATIENCE * (self.time_over() - self._begun))
+        times = TIMEOUT_FACTOR_WHEN_SHORT if others and short else TIMEOUT_FACTOR
+        return max(times * self.model.expect(running.task), LEAST_TIMEOUT_SHARE * (self.time_over() - self._begun))
 
     def _next_look(self) -> float:
         """Seconds until something has to be looked at, whatever the pool says."""

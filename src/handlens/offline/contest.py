@@ -115,7 +115,7 @@ def held_out(name: str, data: Path, *, model: Path | None = None, most: int = 6,
 def model_of(
     name: str, bundle: Path | None, *, mounts: Sequence[Path] = (INPUT,), run: Path | None = None
 ) -> Path | None:
-    """The model to predict with: of this notebook's training, attached, of the bundle; None for the shipped one."""
+    """The model to predict with: of this notebook's training, attached, of the bundle; None for the included one."""
     candidates = [run, find_run(name, finished=True, mounts=mounts), bundle / "model" if bundle else None]
     for folder in candidates:
         if folder is not None and folder.is_dir():

@@ -19,7 +19,7 @@ from handlens.errors import DataError, HandlensError
 from handlens.io.files import new_folder
 from handlens.offline.bundle import MANIFEST, NOTEBOOKS, read_bundle
 from handlens.pipeline import TRUTH, find_truth
-from handlens.sandbox.rooms import Engine, Room, command_in, find_engine
+from handlens.sandbox.containers import Container, Engine, command_in, find_engine
 from handlens.types import AnyChallenge, no_progress
 
 INPUT, WORKING, ENVIRONMENT, ENTRY = "/kaggle/input", "/kaggle/working", "/kaggle/env", "/kaggle/entry.ipynb"
@@ -43,7 +43,7 @@ finally:
 
 @dataclass(frozen=True, slots=True)
 class EntryLimits:
-    """What an entry may use: seconds, memory of all its processes together, and bytes that it may write."""
+    """What an entry may use: seconds, and memory of all its processes together."""
 
     seconds: float = 4 * 3600.0
     memory_mib: int = 16384
@@ -111,10 +111,10 @@ def run_entry(
             writable[ENVIRONMENT], python = environment, f"{ENVIRONMENT}/bin/python"
         (working / "home").mkdir()
         variables = {"HOME": f"{WORKING}/home", "PATH": f"{ENVIRONMENT}/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-        room = Room(
+        container = Container(
             readable, writable, variables, WORKING, (image or "") if chosen == "docker" else "", limits.memory_mib
         )
-        command = command_in(room, [python, "-c", RUN, ENTRY], chosen)
+        command = command_in(container, [python, "-c", RUN, ENTRY], chosen)
         verdict, why, seconds, peak = _watch(command, folder / LOG, limits, progress)
         submission = _collect(working, folder)
         if submission is None and verdict == "done":
@@ -216,7 +216,7 @@ def _watch(
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End all processes of the room: its first one takes the others with it."""
+    """End all processes of the container: its first one takes the others with it."""
     if process.poll() is None:
         for number in (process.pid, *descendants(process.pid)):
             try:

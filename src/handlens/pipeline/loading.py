@@ -24,7 +24,7 @@ def load(
     threads: int | None = None,
     untrusted: bool = False,
 ) -> Predictor[Any, AnswerT]:
-    """The predictor of a challenge: with its shipped model, one of a `train`, or without any: the baseline.
+    """The predictor of a challenge: with its included model, one of a `train`, or without any: the baseline.
 
     With `untrusted` its network runs in a sandbox; the answers are the same.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 560, 320
 LEFT, RIGHT, TOP, BOTTOM = 68, 16, 14, 44
-"""Room for the words at the axes."""
+"""Container for the words at the axes."""
 
 COLOURS = 8
 """Classes `s0` and so on of the style sheet; each has a dash of its own too."""

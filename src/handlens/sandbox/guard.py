@@ -1,7 +1,7 @@
 """What a process gives up before it touches an untrusted file: memory, time, network, files, other processes.
 
 Linux alone has all of it. `isolate`, `limit` and `lock` each give the guards that hold, so that nobody has to believe
-them. A filter of system calls keeps everything by itself; namespaces and capabilities are a second wall behind it.
+them. A filter of system calls keeps everything by itself; namespaces and capabilities are a second layer behind it.
 """
 
 from __future__ import annotations

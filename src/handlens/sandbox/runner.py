@@ -45,7 +45,7 @@ STAND_INS = {
     "capabilities": ("files",),
     "cgroup": ("memory",),
 }
-"""A second wall that is missing is no gap where the first one holds: without sockets nobody needs an empty network."""
+"""A second layer that is missing is no gap where the first one holds: without sockets nobody needs an empty network."""
 
 CHILD = "handlens.sandbox.child:main"
 """What the process runs: module and function."""

@@ -35,8 +35,8 @@ from handlens.training.speed import measure_speed
 from handlens.training.stages import (
     NEVER,
     Stage,
+    assign_folds,
     count_steps,
-    deal_folds,
     prediction_steps,
     speed_of,
     stages_of,
@@ -179,7 +179,7 @@ def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> 
 def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
     schedule, settings = job.schedule, job.settings
     try:
-        folds = deal_folds(task, settings.folds, schedule.seed)
+        folds = assign_folds(task, settings.folds, schedule.seed)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)

@@ -85,7 +85,7 @@ def count_steps(seconds: float, folds: int, examples: int, speed: Speed, *, expo
     return steps, round(steps * more)
 
 
-def deal_folds(task: Task, folds: int, seed: int) -> list[int]:
+def assign_folds(task: Task, folds: int, seed: int) -> list[int]:
     """The fold of every example; NEVER for those that the first weights have seen."""
     free = [index for index in range(len(task.ids)) if index not in task.seen]
     strata = [task.strata[index] for index in free] if task.strata is not None else None

@@ -8,10 +8,23 @@ from handlens.errors import HandlensError
 from handlens.io.images import SUFFIXES, read_header, read_rgb
 
 SIDE = 128
-"""Longer side of the picture that is looked at."""
+"""Longer side of the picture that is looked at. This and what follows: by hand, a guess that a person may overrule."""
 
-GREY = 12
-"""Difference between colours below which a pixel is grey, of 255."""
+GREY, WHITE, DARK = 12, 235, 60
+"""Of 255: difference between colours below which a pixel is grey, level above which it is white, below which dark."""
+
+TINT, LIT = 5, 60
+"""Of 255: how much one colour exceeds another where a pixel has a tint, and the least red of lit skin."""
+
+STAINED, SKIN, MOST_WHITE = 0.35, 0.5, 0.3
+"""Share of stained pixels of a slide; of skin in a photograph, and of white in it at most."""
+
+ALL_GREY, MOSTLY_DARK, LARGEST_FIELD = 0.9, 0.5, 4096
+"""Share of grey pixels of a picture without colours, of dark ones under a fluorescence microscope, and the longest side
+of a field of view of one."""
+
+PAPER, SOME_WHITE = 200, 0.25
+"""Median level, or share of white pixels, of a figure on white ground."""
 
 
 def guess(folder: Path) -> tuple[str, str]:
@@ -45,17 +58,17 @@ def _by_colours(path: Path) -> tuple[str, str]:
     small = cv2.resize(pixels, None, fx=min(1, scale), fy=min(1, scale), interpolation=cv2.INTER_AREA).reshape(-1, 3)
     values = small.astype(int)
     spread = values.max(axis=1) - values.min(axis=1)
-    grey, white, dark = (spread < GREY).mean(), (values.min(axis=1) > 235).mean(), (values.max(axis=1) < 60).mean()
+    grey, white, dark = (spread < GREY).mean(), (values.min(axis=1) > WHITE).mean(), (values.max(axis=1) < DARK).mean()
     red, green, blue = values.T
     coloured = spread >= GREY
-    stained = float((coloured & (blue > green + 5) & (red > green + 5)).mean())
-    skin = float((coloured & (red > green) & (green >= blue - 5) & (red > 60)).mean())
-    if stained > 0.35 and stained > skin:
+    stained = float((coloured & (blue > green + TINT) & (red > green + TINT)).mean())
+    skin = float((coloured & (red > green) & (green >= blue - TINT) & (red > LIT)).mean())
+    if stained > STAINED and stained > skin:
         return "cells", "stained tissue"
-    if skin > 0.5 and white < 0.3:
+    if skin > SKIN and white < MOST_WHITE:
         return "lesions", "a photograph of skin"
-    if grey > 0.9 and dark > 0.5 and max(header.shape) <= 4096:
+    if grey > ALL_GREY and dark > MOSTLY_DARK and max(header.shape) <= LARGEST_FIELD:
         return "cells", "bright objects on dark ground"
-    if float(np.median(values)) > 200 or white > 0.25:
+    if float(np.median(values)) > PAPER or white > SOME_WHITE:
         return "forgery", "a figure with white ground"
-    return ("forgery", "a figure") if grey < 0.9 else ("forgery", "a grey picture")
+    return ("forgery", "a figure") if grey < ALL_GREY else ("forgery", "a grey picture")

@@ -1,4 +1,4 @@
-"""The predictor: with a model folder and with the shipped one; large pictures are resumed tile by tile."""
+"""The predictor: with a model folder and with the included one; large pictures are resumed tile by tile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onnx_models import write_dark_is_cell, write_plan
 
 from handlens import pipeline, registry
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.options import SHIPPED, CellsSettings
+from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
 from handlens.challenges.cells.predictor import PROBABILITY, CellsPredictor, load, load_baseline
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.inference.model import TRAINED_ON, digest, is_model
@@ -189,7 +189,7 @@ def test_the_baseline_answers_where_it_is_asked_for(data: Path, tmp_path: Path) 
 
 def test_without_a_model_nothing_is_answered(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No silent fallback to the baseline."""
-    monkeypatch.setattr("handlens.challenges.cells.predictor.SHIPPED", tmp_path / "none")
+    monkeypatch.setattr("handlens.challenges.cells.predictor.INCLUDED_MODEL", tmp_path / "none")
     with pytest.raises(ModelError, match=r"no plan\.json in it"):
         pipeline.solve(CELLS, data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -433,20 +433,20 @@ def test_tiles_of_another_cut_are_not_taken(model: Path, large: Path, tmp_path: 
     assert np.array_equal(again.starts, expected.starts)
 
 
-# --- the shipped model --------------------------------------------------------------------------------------------
+# --- the included model --------------------------------------------------------------------------------------------
 
-shipped = pytest.mark.skipif(not is_model(SHIPPED), reason="no model in the package yet")
+included = pytest.mark.skipif(not is_model(INCLUDED_MODEL), reason="no model in the package yet")
 
 
-@shipped
+@included
 def test_the_shipped_model_is_small_and_about_cells() -> None:
-    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 20_000_000
-    plan = json.loads((SHIPPED / "plan.json").read_text())
+    assert sum(path.stat().st_size for path in INCLUDED_MODEL.iterdir()) <= 20_000_000
+    plan = json.loads((INCLUDED_MODEL / "plan.json").read_text())
     assert plan["challenge"] == "cells"
-    assert (SHIPPED / "card.md").is_file()
+    assert (INCLUDED_MODEL / "card.md").is_file()
 
 
-@shipped
+@included
 def test_the_shipped_model_beats_the_threshold_on_real_slides(real_data: Path) -> None:
     """The slides were learned from: this shows that reading, tiles and decision fit together, not how good it is."""
     truth = CELLS.open_truth(real_data / "cells" / "train", CellsSettings())

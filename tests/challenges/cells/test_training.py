@@ -121,9 +121,9 @@ def test_what_is_fitted_is_what_ships(slides, tmp_path, turns):
             answer = predictor.predict(image).answer
         assert np.array_equal(answer.starts, caught.answers[case.id].starts)
         assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
-    shipped = load(Context(CellsSettings(), model=run))
-    assert shipped.decision == CellsDecision.parse(plan.results["decision"])
-    assert (shipped.turns, shipped.model.trained_on) == (turns, {digest(case) for case in cases})
+    included = load(Context(CellsSettings(), model=run))
+    assert included.decision == CellsDecision.parse(plan.results["decision"])
+    assert (included.turns, included.model.trained_on) == (turns, {digest(case) for case in cases})
     assert (run / TRAINED_ON).is_file()
 
 

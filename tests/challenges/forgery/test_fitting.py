@@ -8,7 +8,7 @@ from handlens.challenges.forgery import fitting
 from handlens.challenges.forgery.detect.answer import score_matches, worth_a_look
 from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
-from handlens.challenges.forgery.detect.verifier.decision import Decision, shipped
+from handlens.challenges.forgery.detect.verifier.decision import Decision, included
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.fitting import (
     ALARMS,
@@ -133,9 +133,9 @@ def test_forged_and_authentic_figures_count_the_same_however_many_they_are():
 
 def test_a_tier_with_true_matches_alone_is_not_fitted():
     only_true = [example(number, forged=True, detail=0.9, others=0) for number in range(FEWEST_COPIES)]
-    assert fit_verifier(only_true, TIERS) == shipped().verifier
+    assert fit_verifier(only_true, TIERS) == included().verifier
     mixed = [*only_true, *(example(number, forged=False, detail=0.2, tier="panels") for number in range(4))]
-    assert fit_verifier(mixed, TIERS) == shipped().verifier
+    assert fit_verifier(mixed, TIERS) == included().verifier
 
 
 @pytest.mark.parametrize(("tier", "fewest"), [("objects", CORRECTED["objects"]), ("blots", FEWEST_COPIES)])
@@ -145,7 +145,7 @@ def test_a_tier_with_few_true_copies_keeps_what_it_has(monkeypatch, tier, fewest
     monkeypatch.setattr(
         fitting, "fit_verifier", lambda some, tiers: asked.append(list(tiers)) or fit_verifier(some, tiers)
     )
-    known = shipped().verifier
+    known = included().verifier
     decision, numbers = fit(few)
     assert decision.verifier == known
     assert numbers["tiers fitted"] == 0
@@ -168,7 +168,7 @@ def test_unclear_matches_teach_nothing():
         )
         for each in examples
     ]
-    assert fit_verifier(confused, ["objects"]) == fit_verifier(examples, ["objects"]) != shipped().verifier
+    assert fit_verifier(confused, ["objects"]) == fit_verifier(examples, ["objects"]) != included().verifier
 
 
 def test_few_figures_can_be_fitted():

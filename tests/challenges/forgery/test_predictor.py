@@ -1,4 +1,4 @@
-"""The predictor: a figure in, the contest's answer out, with the shipped decision or a fitted one."""
+"""The predictor: a figure in, the contest's answer out, with the included decision or a fitted one."""
 
 import pickle
 from dataclasses import replace
@@ -27,7 +27,7 @@ PLAIN_PREDICTOR = ForgeryPredictor(Detector(decision=PLAIN, objects=None))
 """Without the tier that takes longest: what is copied here is large."""
 
 
-def shipped():
+def included():
     return load(Context(ForgerySettings()))
 
 
@@ -57,14 +57,14 @@ def test_a_plain_copy_is_found_with_its_source(tmp_path, turn, mirror):
 def test_the_shipped_decision_finds_a_clear_copy(tmp_path):
     shipped_or_skip()
     picture, true = forged(turn=20)
-    assert matched_f1(ask(tmp_path, picture, shipped()), [encode(true, order="columns")]) > 0.5
+    assert matched_f1(ask(tmp_path, picture, included()), [encode(true, order="columns")]) > 0.5
 
 
 @pytest.mark.slow
 def test_the_shipped_decision_leaves_honest_pictures_alone(tmp_path):
     shipped_or_skip()
     for picture in (stored(texture(2, SHAPE)), stored(nuclei(1)[0][:200, :200], noise=1)):
-        assert ask(tmp_path, picture, shipped()) == ()
+        assert ask(tmp_path, picture, included()) == ()
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ def same_answer(scored, found):
     )
 
 
-@pytest.mark.parametrize("fewest", [1, FEWEST_COPIES], ids=["fitted curves", "shipped curves"])
+@pytest.mark.parametrize("fewest", [1, FEWEST_COPIES], ids=["fitted curves", "included curves"])
 def test_what_is_scored_out_of_fold_is_what_the_detector_answers(surrounded, tmp_path, monkeypatch, fewest):
     monkeypatch.setattr(fitting, "FEWEST_COPIES", fewest)
     monkeypatch.setattr(fitting, "CORRECTED", {"objects": fewest})

@@ -261,14 +261,14 @@ def test_the_baseline_answers_where_it_is_asked_for(folder, tmp_path):
 
 def test_without_a_model_nothing_is_answered(folder, tmp_path, monkeypatch):
     """No silent fallback to the baseline."""
-    monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
+    monkeypatch.setattr(predictor, "INCLUDED_MODEL", tmp_path / "none")
     with pytest.raises(ModelError, match=r"no plan\.json in it"):
         solve(folder, tmp_path / "out", None)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_shipped_model_is_used(model, monkeypatch):
-    monkeypatch.setattr(predictor, "SHIPPED", model)
+    monkeypatch.setattr(predictor, "INCLUDED_MODEL", model)
     opened = load(Context(InkSettings()))
     assert (opened.decision.smallest, opened.resources.turns, opened.window.layers) == (20, 1, 9)
     assert opened.model.folder == model

@@ -233,10 +233,10 @@ def test_what_is_fitted_is_what_ships(tmp_path):
             answer = predictor.predict(fragment).answer
         assert np.array_equal(answer.starts, caught.answers[case.id].starts)
         assert np.array_equal(answer.lengths, caught.answers[case.id].lengths)
-    shipped = load(Context(SETTINGS, model=tmp_path / "run"))
-    assert shipped.decision.plain() == plan.results["decision"]
-    assert (shipped.resources.turns, shipped.window.layers) == (4, 11)
-    assert shipped.model.trained_on == {digest(case) for case in cases}
+    included = load(Context(SETTINGS, model=tmp_path / "run"))
+    assert included.decision.plain() == plan.results["decision"]
+    assert (included.resources.turns, included.window.layers) == (4, 11)
+    assert included.model.trained_on == {digest(case) for case in cases}
 
 
 def test_windows_are_made_once(folder, tmp_path, monkeypatch):

@@ -137,15 +137,15 @@ def test_a_folder_with_a_table_is_scored(data, model, tmp_path):
 
 
 def test_the_shipped_model_is_used_where_it_knows_the_classes(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictor, "SHIPPED", write_model(tmp_path / "shipped"))
+    monkeypatch.setattr(predictor, "INCLUDED_MODEL", write_model(tmp_path / "included"))
     opened = load(Context(LESIONS.settings()))
     assert isinstance(opened, LesionsPredictor)
-    assert opened.model.folder == tmp_path / "shipped"
+    assert opened.model.folder == tmp_path / "included"
     remedies = "say --taxonomy ten, name another with --model, or say --solver baseline"
-    with pytest.raises(ModelError, match=f"shipped: the shipped model knows the ten classes: {remedies}"):
+    with pytest.raises(ModelError, match=f"included: the included model knows the ten classes: {remedies}"):
         pipeline.solve(LESIONS, data, tmp_path / "out", settings=LESIONS.settings(taxonomy="eleven"))
     assert not (tmp_path / "out").exists()  # no silent fallback to the baseline
-    monkeypatch.setattr(predictor, "SHIPPED", tmp_path / "none")
+    monkeypatch.setattr(predictor, "INCLUDED_MODEL", tmp_path / "none")
     with pytest.raises(ModelError, match=r"no plan\.json in it"):
         pipeline.solve(LESIONS, data, tmp_path / "out")
 

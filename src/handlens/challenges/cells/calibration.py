@@ -1,4 +1,4 @@
-"""How the threshold that a slide gives itself is fitted: on Dice at every threshold, of slides of several sources."""
+"""How the per-slide threshold is fitted: on Dice at every threshold, of slides of several sources."""
 
 from __future__ import annotations
 

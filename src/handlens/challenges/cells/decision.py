@@ -25,14 +25,14 @@ Seen = Callable[[int, npt.NDArray[np.float32]], None]
 """Called with each band as it is compared with a threshold."""
 
 LOWEST, HIGHEST = 0.06, 0.6
-"""Between these lies the threshold that a slide gives itself. Below 0.06 Dice falls on every second slide of CPM17."""
+"""Between these lies the per-slide threshold. Below 0.06 Dice falls on every second slide of CPM17."""
 
 LEAST_SHARE = 1e-4
 """Share of a slide below which hardly anything is found: less says nothing more about it."""
 
 
 class SlideThreshold(Settings, frozen=True, kw_only=True):
-    """The threshold that a slide of any laboratory gives itself, by the share of it that a first threshold finds.
+    """The threshold of each slide, of any laboratory, from the share of it that a first threshold finds.
 
     Where stain or focus hide nuclei from the network, it finds little, and its probabilities are low all over.
     """
@@ -55,7 +55,7 @@ class CellsDecision(Settings, frozen=True, kw_only=True):
     """A cell is where the probability exceeds a threshold.
 
     Images of the contest have one threshold for all, and answers are moved and fade as the contest's labels do. Other
-    images get answers where the nuclei are, and each gives itself a threshold where `slide` says how.
+    images get answers where the nuclei are, each with a threshold of its own where `slide` says how.
     """
 
     threshold: Annotated[float, setting("probability above which a pixel is a cell", ge=0, le=1)]

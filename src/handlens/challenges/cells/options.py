@@ -102,7 +102,7 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
     augmentation: StainAugmentation = StainAugmentation()
 
 
-SHIPPED = Path(__file__).with_name("model")
+INCLUDED_MODEL = Path(__file__).with_name("model")
 """The model that comes with the package, trained on the contest's 37 labelled slides."""
 
 

@@ -1,4 +1,4 @@
-"""The predictor of cells: the shipped network, or one that `handlens train cells` made, over tiles and orientations."""
+"""The predictor of cells: the included network, or one of `handlens train cells`, over tiles and orientations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, join_tab
 from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY, SINGLE_STAIN
 from handlens.challenges.cells.instances import INSTANCES, write_instances
 from handlens.challenges.cells.magnification import factor_of, resize_back, resized
-from handlens.challenges.cells.options import SHIPPED, CellsSettings
+from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
 from handlens.challenges.cells.result import CellsResult
 from handlens.challenges.cells.score import ORDER
 from handlens.challenges.cells.slide import Slide, slide_in_memory, slide_of
@@ -167,8 +167,8 @@ def _call(predictor: CellsPredictor | OtsuPredictor, value: Any) -> CellsResult:
 
 
 def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
-    """The named model, or the shipped one."""
-    model = open_model(context.model or SHIPPED, challenge="cells")
+    """The named model, or the included one."""
+    model = open_model(context.model or INCLUDED_MODEL, challenge="cells")
     decision = model.decision(CellsDecision)
     settings = context.settings
     channel = None if settings.channel is None else settings.channel - 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.options import SHIPPED
+from handlens.challenges.cells.options import INCLUDED_MODEL
 from handlens.challenges.cells.predictor import PROBABILITY
 from handlens.challenges.cells.score import EMPTY_DICE
 from handlens.errors import DataError
@@ -61,7 +61,7 @@ def keep_probability(out: Path, case: Case, _image: RowReader, prediction: Predi
 
 
 def fitted_threshold(model: Path | None) -> float:
-    return open_model(model or SHIPPED, challenge="cells").decision(CellsDecision).threshold
+    return open_model(model or INCLUDED_MODEL, challenge="cells").decision(CellsDecision).threshold
 
 
 def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: CellsSettings) -> Rle:
@@ -71,7 +71,7 @@ def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: 
         raise DataError(f"more than {MOST_PIXELS:,} pixels: solve it again with another model", file=case.path)
     mask = read_grey(path) > value * 255
     shape = mask.shape[0], mask.shape[1]
-    decision = open_model(model or SHIPPED, challenge="cells").decision(CellsDecision)
+    decision = open_model(model or INCLUDED_MODEL, challenge="cells").decision(CellsDecision)
     filled = fill_holes(encode(mask, order="rows"), shape, largest=decision.largest_hole)
     return drop_small(filled, shape, smallest=decision.smallest)
 

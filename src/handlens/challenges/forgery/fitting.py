@@ -18,7 +18,7 @@ from scipy.stats import beta
 from handlens.challenges.forgery.detect.answer import decide, likely_groups
 from handlens.challenges.forgery.detect.findings import Match, TierName
 from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
-from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, shipped
+from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, included
 from handlens.challenges.forgery.detect.verifier.features import describe
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.detect.verifier.trees import Tree, Trees
@@ -49,8 +49,8 @@ FEWEST_COPIES = 12
 Whole panels had 15 in 1,049 figures, and their own curve was as good there as an older one, fitted to more."""
 
 CORRECTED: Mapping[str, int] = {TierName.OBJECTS: 60}
-"""Tiers whose curve is corrected by trees, and the true copies that both need; with fewer, the shipped ones are better.
-By hand."""
+"""Tiers whose curve is corrected by trees, and the true copies that both need; with fewer, the included ones are
+better. By hand."""
 
 BOOSTING: Mapping[str, float | int | bool | str] = {
     "objective": "binary",
@@ -241,7 +241,7 @@ def tiers_to_fit(examples: Sequence[Example]) -> list[str]:
 
 def fit_verifier(examples: Sequence[Example], tiers: Sequence[str]) -> LogisticVerifier:
     """Curves for these tiers, trees for those that have some; for other tiers what comes with the program."""
-    known = shipped().verifier
+    known = included().verifier
     curves, trees = (dict(known.curves), dict(known.trees)) if isinstance(known, LogisticVerifier) else ({}, {})
     for tier in tiers:
         table = tabulate(examples, tier)

@@ -1,4 +1,4 @@
-"""The predictor of forgery: the detector with the shipped decision, or with one that `handlens train` fitted."""
+"""The predictor of forgery: the detector with the included decision, or with one that `handlens train` fitted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ForgeryPredictor:
 
 
 def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
-    """The detector with the decision of a run, or the shipped one."""
+    """The detector with the decision of a run, or the included one."""
     detector = Detector()
     if context.model is not None:
         detector = replace(detector, decision=read_decision(context.model / FILE))

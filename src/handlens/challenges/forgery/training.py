@@ -17,7 +17,7 @@ from handlens.challenges.forgery import data
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.answer import score_matches, worth_a_look
 from handlens.challenges.forgery.detect.findings import Match
-from handlens.challenges.forgery.detect.verifier.decision import FILE, Verifier, shipped
+from handlens.challenges.forgery.detect.verifier.decision import FILE, Verifier, included
 from handlens.challenges.forgery.detect.verifier.features import EVIDENCE
 from handlens.challenges.forgery.fitting import Example, fit, group_of, require_lightgbm
 from handlens.challenges.forgery.match_labels import label_matches
@@ -40,7 +40,7 @@ def train(folder: Path, run: Path, settings: ForgerySettings, progress: Progress
 
     Stopped and called again, it resumes with the figures that were not yet matched.
     """
-    shipped()  # a curve may be taken from it in the end: if it is damaged, say so before hours of matching
+    included()  # a curve may be taken from it in the end: if it is damaged, say so before hours of matching
     require_lightgbm()
     batches = _batches(folder, run, settings)
     total = 2 * sum(len(batch.truth.cases) for batch in batches)  # each is proposed, then concluded out of fold

@@ -9,7 +9,7 @@ from handlens.errors import HandlensError
 from handlens.settings import Settings, setting
 from handlens.training.options import Presets, Schedule, TrainSettings
 
-SHIPPED = Path(__file__).with_name("model")
+INCLUDED_MODEL = Path(__file__).with_name("model")
 """The model that comes with the package."""
 
 FEW_SLICES = "few"

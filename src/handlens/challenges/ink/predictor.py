@@ -1,4 +1,4 @@
-"""The predictor of ink: the shipped network, or one that `handlens train ink` made, over the flattened sheet."""
+"""The predictor of ink: the included network, or one that `handlens train ink` made, over the flattened sheet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handlens.challenges.ink.domain import check
 from handlens.challenges.ink.files import KINDS, write_contours, write_mask, write_overlay
 from handlens.challenges.ink.layout import find_inside, open_fragment
 from handlens.challenges.ink.maps import write_map
-from handlens.challenges.ink.options import FEW_SLICES, SHIPPED, InkSettings
+from handlens.challenges.ink.options import FEW_SLICES, INCLUDED_MODEL, InkSettings
 from handlens.challenges.ink.result import InkResult
 from handlens.challenges.ink.sheet import Depths
 from handlens.challenges.ink.tiles import STRIDE, Map, Network, Resources, WindowReader
@@ -182,8 +182,8 @@ def as_fragment(value: Any, mask: Any = None) -> Scan:
 
 
 def load(context: Context[Rle, InkSettings]) -> InkPredictor:
-    """The named model, or the shipped one; with the one for few slices where its folder has it."""
-    model = open_model(context.model or SHIPPED, challenge="ink")
+    """The named model, or the included one; with the one for few slices where its folder has it."""
+    model = open_model(context.model or INCLUDED_MODEL, challenge="ink")
     predictor = _open(model, context)
     if not is_model(model.folder / FEW_SLICES):
         return predictor

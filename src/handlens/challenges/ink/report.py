@@ -12,7 +12,7 @@ import numpy.typing as npt
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.ink.decision import InkDecision
 from handlens.challenges.ink.maps import enlarge
-from handlens.challenges.ink.options import FEW_SLICES, SHIPPED
+from handlens.challenges.ink.options import FEW_SLICES, INCLUDED_MODEL
 from handlens.challenges.ink.predictor import MAP, as_fragment
 from handlens.challenges.ink.score import BETA, EMPTY_F, ONE_PIXEL, ORDER
 from handlens.challenges.ink.window import FEW
@@ -114,13 +114,13 @@ def _label_layer(label: Rle, shape: Shape) -> Layer:
 
 def _model_for(model: Path | None, slices: int) -> Model:
     """The model that was asked about a stack of so many slices."""
-    folder = model or SHIPPED
+    folder = model or INCLUDED_MODEL
     few = folder / FEW_SLICES
     return open_model(few if slices < FEW and is_model(few) else folder, challenge="ink")
 
 
 def fitted_threshold(model: Path | None) -> float:
-    return open_model(model or SHIPPED, challenge="ink").decision(InkDecision).threshold
+    return open_model(model or INCLUDED_MODEL, challenge="ink").decision(InkDecision).threshold
 
 
 def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings: InkSettings) -> Rle:

@@ -1,4 +1,4 @@
-"""The predictor of lesions: the shipped network, or one that `handlens train lesions` made, fed as the contest does."""
+"""The predictor of lesions: the included network, or one of `handlens train lesions`, fed as the contest does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handlens.challenges.lesions.contract import demographics_input, image_input
 from handlens.challenges.lesions.domain import FIELD, LesionsDomain
 from handlens.challenges.lesions.facts import given_facts, read_facts, with_facts
 from handlens.challenges.lesions.occlusion import KINDS, MAP, occlusion_map, write_overlay
-from handlens.challenges.lesions.options import SHIPPED, LesionsSettings
+from handlens.challenges.lesions.options import INCLUDED_MODEL, LesionsSettings
 from handlens.challenges.lesions.result import LesionResult
 from handlens.challenges.lesions.score import SUM_TOLERANCE, Probabilities
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
@@ -106,12 +106,12 @@ def open_classifier(path: Path, *, threads: int | None = None, untrusted: bool =
 
 
 def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
-    """The named model, or the shipped one; refused where it knows other classes."""
+    """The named model, or the included one; refused where it knows other classes."""
     wanted = context.settings.taxonomy
-    model = open_model(context.model or SHIPPED, challenge="lesions")
+    model = open_model(context.model or INCLUDED_MODEL, challenge="lesions")
     known = _known_taxonomy(model)
     if known != wanted:
-        which = "this" if context.model else "the shipped"
+        which = "this" if context.model else "the included"
         remedy = f"say --taxonomy {known}, name another with --model, or say --solver baseline"
         raise ModelError(f"{model.folder}: {which} model knows the {known} classes: {remedy}")
     session = open_classifier(model.file, threads=context.threads, untrusted=context.untrusted)

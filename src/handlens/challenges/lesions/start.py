@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.lesions.decision import LesionsDecision
-from handlens.challenges.lesions.options import SHIPPED
+from handlens.challenges.lesions.options import INCLUDED_MODEL
 from handlens.errors import ModelError
 from handlens.inference.model import Model, digest, open_model
 from handlens.io.gate import read_bytes
@@ -40,7 +40,7 @@ class Start:
     @staticmethod
     def of(name: str) -> Start:
         """The included model, or that of a folder."""
-        model = open_model(SHIPPED if name == INCLUDED else Path(name), challenge="lesions")
+        model = open_model(INCLUDED_MODEL if name == INCLUDED else Path(name), challenge="lesions")
         if not model.trained_on:
             raise ModelError(f"{model.folder}: it does not say what it was trained on, so no score would be honest")
         return Start(model, model.decision(LesionsDecision))

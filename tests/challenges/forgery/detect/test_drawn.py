@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.challenges.forgery.detect.canvas.drawn import NAMES, find_drawn, measure_squares, shipped
+from handlens.challenges.forgery.detect.canvas.drawn import NAMES, find_drawn, included, measure_squares
 from handlens.challenges.forgery.detect.findings import Panel
 from handlens.challenges.forgery.forger.gels import paint_gel
 from handlens.challenges.forgery.forger.marks import blank, printed, stamp, words
@@ -67,8 +67,8 @@ def test_squares_have_every_feature_and_thresholds_are_in_order():
     squares = measure_squares(cv2.cvtColor(table(), cv2.COLOR_RGB2GRAY), table())
     assert squares.shape == (30, 40, len(NAMES))
     assert (squares >= 0).all()
-    assert shipped().possible < shipped().sure
-    assert shipped().layers[0][0].shape[0] == len(NAMES)
+    assert included().possible < included().sure
+    assert included().layers[0][0].shape[0] == len(NAMES)
 
 
 def test_a_grey_picture_of_sixteen_bits_has_drawn_parts_too():

@@ -12,7 +12,7 @@ import pytest
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.findings import TierName
-from handlens.challenges.forgery.detect.verifier.decision import shipped
+from handlens.challenges.forgery.detect.verifier.decision import included
 from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def count(table, made, detector):
 @pytest.fixture(scope="module")
 def counted():
     table = {tier: Counter() for tier in (*TierName, "all")}
-    detector = Detector(decision=shipped())
+    detector = Detector(decision=included())
     for kinds, make in ((FORGED, make_figure), (HONEST, make_lookalike)):
         for kind, many in kinds.items():
             for number in range(many):

@@ -31,7 +31,7 @@ from handlens.challenges.forgery.detect.tiers.objects import ObjectFinder
 from handlens.challenges.forgery.detect.tiers.panels import PanelFinder
 from handlens.challenges.forgery.detect.tiers.shifts import ShiftFinder
 from handlens.challenges.forgery.detect.verifier.bands import without_bands
-from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, shipped
+from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, included
 from handlens.challenges.forgery.detect.verifier.drift import with_drift
 from handlens.challenges.forgery.detect.verifier.evidence import measure
 from handlens.challenges.forgery.detect.verifier.fields import without_fields
@@ -83,11 +83,11 @@ class Detector:
 
     def ready(self) -> Detector:
         """The same with its decision read."""
-        return self if self.decision else replace(self, decision=shipped())
+        return self if self.decision else replace(self, decision=included())
 
     def look(self, picture: npt.NDArray[Any], seconds: float = SECONDS) -> Findings:
         """Everything that is a copy in a picture of 8 or 16 bits, grey or in colour."""
-        decision = self.decision or shipped()
+        decision = self.decision or included()
         return self.conclude(self.propose(picture, seconds), decision)
 
     def propose(self, picture: npt.NDArray[Any], seconds: float = SECONDS) -> Proposal:

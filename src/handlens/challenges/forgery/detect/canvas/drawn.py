@@ -82,7 +82,7 @@ class SquareClassifier:
 
 
 @cache
-def shipped() -> SquareClassifier:
+def included() -> SquareClassifier:
     """The network that comes with the program."""
     page = json.loads(read_text(Path(__file__).parents[1] / FILE))
     layers = tuple((np.array(weights, np.float32), np.array(bias, np.float32)) for weights, bias in page["layers"])
@@ -106,7 +106,7 @@ def find_drawn(grey: FloatArray, colour: npt.NDArray[Any], panels: tuple[Panel, 
 def _drawn_in(grey: ByteArray, colour: npt.NDArray[Any]) -> BoolArray:
     """The same of one panel."""
     squares = measure_squares(np.ascontiguousarray(grey), colour)
-    classifier = shipped()
+    classifier = included()
     odds = classifier.log_odds(squares)
     contrast = squares[..., NAMES.index(f"contrast_{WINDOWS[0]}")] > HARDLY
     drawn = _connected((odds > classifier.possible) & contrast, odds > classifier.sure)

@@ -15,7 +15,7 @@ from handlens.errors import DataError, ModelError
 from handlens.io.gate import read_text
 
 FILE = "decision.json"
-"""Name of the fitted decision in a run's folder; the shipped one lies in the folder of the detector."""
+"""Name of the fitted decision in a run's folder; the included one lies in the folder of the detector."""
 
 CLOSEST = 1e-9
 """How near a probability may come to 0 or 1 before its log-odds are taken. Rule: far below what a fit can tell."""
@@ -75,7 +75,7 @@ def read_decision(path: Path) -> Decision:
         raise ModelError(f"{path}: this is no fitted decision ({error}); fit it anew") from error
 
 
-def shipped() -> Decision:
+def included() -> Decision:
     """The decision that comes with the program."""
     return read_decision(Path(__file__).parents[1] / FILE)
 

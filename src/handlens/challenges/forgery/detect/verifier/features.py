@@ -1,4 +1,4 @@
-"""The features of a match, one table: what each is made from, what it speaks for, and the tiers that have it.
+"""The features of a match, one table: what each is made from, its sign, and the tiers that have it.
 
 Correlations become Fisher's z, in which equal steps are equally unlikely; counts become logarithms.
 """
@@ -36,16 +36,16 @@ FEWEST_PIXELS = 4.0
 """Fewest pixels that are counted: Fisher's z has a spread of 1 / sqrt(n - 3). Rule."""
 
 LEAST_CORRELATED, MOST_CORRELATED = 1e-3, 0.999
-"""Autocorrelations are clipped to this, so that their logarithm and the lumps made of it stay finite. Rule."""
+"""Autocorrelations are clipped to this, so that their logarithm stays finite. Rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
     """A number that the verifier looks at.
 
-    `key` is its name in decision files, which outlive names in code. `sign` is 1 where more of it speaks for a copy and
-    -1 where it speaks against one: a fit must not learn the contrary from a few figures. 0 is for those that speak one
-    way or the other, depending on the rest: trees look at them, curves do not.
+    `key` is its name in decision files, which outlive names in code. `sign` is 1 where more of it makes a copy
+    likelier and -1 where it makes one less likely: a fit must not learn the contrary from a few figures. 0 is for
+    those that do either, depending on the rest: trees look at them, curves do not.
     """
 
     name: str
@@ -61,15 +61,15 @@ def significance(evidence: Evidence) -> float:
 
 
 def _significance_of(evidence: Evidence, name: str) -> float:
-    """Fisher's z of a correlation times the root of how many pixels say something of their own.
+    """Fisher's z of a correlation times the root of the effective sample size.
 
-    That depends on how alike neighbours are: noise blurred so that neighbours correlate by r has lumps of -pi / log r
-    pixels.
+    Neighbouring pixels are correlated: blurred noise whose neighbours correlate by r has one independent sample for
+    every -pi / log r pixels.
     """
     pixels = max(evidence["pixels"], FEWEST_PIXELS)
-    alike = evidence.get(f"{name}_autocorrelation", 0.0)
-    lumps = pixels * min(1.0, -float(np.log(np.clip(alike, LEAST_CORRELATED, MOST_CORRELATED))) / np.pi)
-    return max(0.0, fisher(evidence[name])) * float(np.sqrt(max(1.0, lumps - 3)))
+    neighbours = evidence.get(f"{name}_autocorrelation", 0.0)
+    samples = pixels * min(1.0, -float(np.log(np.clip(neighbours, LEAST_CORRELATED, MOST_CORRELATED))) / np.pi)
+    return max(0.0, fisher(evidence[name])) * float(np.sqrt(max(1.0, samples - 3)))
 
 
 def _fisher_of(name: str) -> Callable[[Evidence], float]:

@@ -1,4 +1,4 @@
-"""Boosted trees that correct the curve of a tier: what speaks for a copy only together, as a seam with a fair match.
+"""Boosted trees that correct the curve of a tier: what indicates a copy only together, as a seam with a fair match.
 
 They are fitted by LightGBM (`fitting`), and evaluated here without it.
 """

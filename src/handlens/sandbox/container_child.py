@@ -1,6 +1,6 @@
-"""In namespaces of its own: builds the files of a room, moves into it, gives up all rights, and becomes the program.
+"""In namespaces of its own: builds the files of a container, moves into it, gives up all rights, starts the program.
 
-Run by its path, with the description of the room as its one argument: it imports nothing of ours.
+Run by its path, with the description of the container as its one argument: it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def mount(libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, 
 
 
 def bind(libc: ctypes.CDLL, source: int, target: str, *, writable: bool) -> None:
-    """`source` is a descriptor: what it had as a path may lie under the room by now."""
+    """`source` is a descriptor: what it had as a path may lie under the container by now."""
     if stat.S_ISDIR(os.fstat(source).st_mode):
         os.makedirs(target, exist_ok=True)
     else:
@@ -56,7 +56,7 @@ def main() -> None:
     opened = {place: os.open(os.path.realpath(source), os.O_PATH) for place, source in real.items()}
     links = {place: os.readlink(place) for place in real if os.path.islink(place) and real[place] == place}
     mount(libc, "tmpfs", ROOT, "tmpfs", NO_SUID | NO_DEVICES)
-    inside = "/room"
+    inside = "/container"
     os.makedirs(ROOT + inside)
     for place in spec["empty"]:
         os.makedirs(ROOT + inside + place)

@@ -1,6 +1,6 @@
-"""A room for a whole program: its own files, no network, nothing of ours. Bubblewrap, bare namespaces, or Docker.
+"""A container for a whole program: its own files, no network, nothing of ours. Bubblewrap, bare namespaces, or Docker.
 
-A room has what is bound into it and empty folders besides; nothing else of the machine can be seen.
+A container has what is bound into it and empty folders besides; nothing else of the machine can be seen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EMPTY = ("/tmp", "/home", "/run", "/var/tmp")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Container:
     """What a program finds: folders of ours at other places, to read or (`writable`) to write, and its variables."""
 
     readable: Mapping[str, Path]
@@ -35,7 +35,7 @@ class Room:
     variables: Mapping[str, str] = field(default_factory=dict)
     start_in: str = "/"
     image: str = ""
-    """For Docker: the image whose files the room has."""
+    """For Docker: the image whose files the container has."""
     memory_mib: int | None = None
     """For Docker, which limits by itself."""
 
@@ -70,25 +70,25 @@ def _why_not(engine: Engine) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
 
 
-def command_in(room: Room, command: Sequence[str], engine: Engine) -> list[str]:
-    """The command line that runs a command in a room. Killing its process ends all that was started in it."""
-    return {"bubblewrap": _bubblewrap, "namespaces": _namespaces, "docker": _docker}[engine](room, command)
+def command_in(container: Container, command: Sequence[str], engine: Engine) -> list[str]:
+    """The command line that runs a command in a container. Killing its process ends all that was started in it."""
+    return {"bubblewrap": _bubblewrap, "namespaces": _namespaces, "docker": _docker}[engine](container, command)
 
 
-def _bubblewrap(room: Room, command: Sequence[str]) -> list[str]:
+def _bubblewrap(container: Container, command: Sequence[str]) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "contest"]
     words += ["--proc", "/proc", "--dev", "/dev"]
     for place in EMPTY:
         words += ["--tmpfs", place]
     for place in _system():
         words += ["--ro-bind", place, place]
-    for place, source in room.readable.items():
+    for place, source in container.readable.items():
         words += ["--ro-bind", str(source), place]
-    for place, source in room.writable.items():
+    for place, source in container.writable.items():
         words += ["--bind", str(source), place]
-    for name, value in room.variables.items():
+    for name, value in container.variables.items():
         words += ["--setenv", name, value]
-    return [*words, "--chdir", room.start_in, "--", *command]
+    return [*words, "--chdir", container.start_in, "--", *command]
 
 
 def _unshare() -> list[str]:
@@ -96,35 +96,36 @@ def _unshare() -> list[str]:
     return ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), *kinds]
 
 
-def _namespaces(room: Room, command: Sequence[str]) -> list[str]:
+def _namespaces(container: Container, command: Sequence[str]) -> list[str]:
     spec = {
         "readable": {
             **{place: place for place in _system()},
-            **{place: str(path) for place, path in room.readable.items()},
+            **{place: str(path) for place, path in container.readable.items()},
         },
-        "writable": {place: str(path) for place, path in room.writable.items()},
+        "writable": {place: str(path) for place, path in container.writable.items()},
         "empty": EMPTY,
-        "variables": dict(room.variables),
-        "start_in": room.start_in,
+        "variables": dict(container.variables),
+        "start_in": container.start_in,
         "command": list(command),
     }
-    program = Path(__file__).with_name("room_child.py")
+    program = Path(__file__).with_name("container_child.py")
     return [*_unshare(), sys.executable, "-I", str(program), json.dumps(spec)]
 
 
-def _docker(room: Room, command: Sequence[str]) -> list[str]:
-    if not room.image:
+def _docker(container: Container, command: Sequence[str]) -> list[str]:
+    if not container.image:
         raise HandlensError("docker needs the name of an image: --image NAME")
     words = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]
     words += ["--security-opt", "no-new-privileges", "--tmpfs", "/tmp", "--tmpfs", "/home"]
-    words += ["--memory", f"{room.memory_mib}m", "--memory-swap", f"{room.memory_mib}m"] if room.memory_mib else []
-    for place, source in room.readable.items():
+    if container.memory_mib:
+        words += ["--memory", f"{container.memory_mib}m", "--memory-swap", f"{container.memory_mib}m"]
+    for place, source in container.readable.items():
         words += ["--volume", f"{source}:{place}:ro"]
-    for place, source in room.writable.items():
+    for place, source in container.writable.items():
         words += ["--volume", f"{source}:{place}"]
-    for name, value in room.variables.items():
+    for name, value in container.variables.items():
         words += ["--env", f"{name}={value}"]
-    return [*words, "--workdir", room.start_in, room.image, *command]
+    return [*words, "--workdir", container.start_in, container.image, *command]
 
 
 def _system() -> list[str]:

@@ -1,4 +1,4 @@
-"""The rooms of the detector: each builds only on those before it, and every constant says where its value is from."""
+"""The packages of the detector: each builds only on those before it, and every constant says where its value is from."""
 
 import ast
 import re
