@@ -82,7 +82,7 @@ def blur_and_noise(rng: Random, crop: Bytes, how: StainAugmentation) -> Bytes:
     if rng.random() < how.jpeg_share:
         quality = int(rng.integers(30, 91))
         _, packed = cv2.imencode(".jpg", crop[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
-        crop = np.ascontiguousarray(cv2.imdecode(packed, cv2.IMREAD_COLOR)[:, :, ::-1], np.uint8)
+        crop = np.ascontiguousarray(np.asarray(cv2.imdecode(packed, cv2.IMREAD_COLOR), np.uint8)[:, :, ::-1])
     return crop
 
 
