@@ -1,4 +1,4 @@
-"""What a case costs: seconds expected from its size, the effort, and how fast the machine is, learned as answers come."""
+"""What a case costs: seconds from its size, the effort and the speed of the machine, learned as answers come."""
 
 from __future__ import annotations
 
