@@ -59,7 +59,7 @@ SEAM = 5
 """Pixels across the edge of a panel or of a bar that are mixed of both sides. By hand."""
 
 SHARPER, QUARTER_LESS = 3, 3
-"""How much steeper a cut is than the rows beside it, and how many times fewer steps a quarter of it may have. By hand."""
+"""How much steeper a cut is than the rows beside it; how many times fewer steps a quarter of it may have. By hand."""
 
 MIDDLE_GREY = 127
 """Rule: paper is brighter, a dark ground darker than half of 8 bits."""
