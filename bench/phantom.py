@@ -76,7 +76,7 @@ def make_crop(seed: int, real: np.ndarray, maps: Path) -> tuple[np.ndarray, np.n
     """Slices of a made-up fragment as large as the real crop, 8 bits, at the depth that is most like it."""
     random = np.random.default_rng(seed)
     slices, *shape = real.shape
-    hand = letters.Hand(height=400, pen=95, slant=0)
+    hand = letters.Handwriting(height=400, pen=95, slant=0)
     found = letters.find_maps(maps) if maps.is_dir() else []
     written = letters.write(random, tuple(shape), hand, found)
     fragment = Fragment((seed,), np.ones(shape, bool), written, 24, hand.pen, 1.0)

@@ -212,9 +212,9 @@ def pipeline_answer(challenge, data, store, path, pool, seconds=30.0):
     from handlens.pipeline.deadline import answer_by_deadline
     from handlens.pipeline.each_case import ProgressCounter
 
-    cases, tell = pipeline.read_cases(challenge, data), ProgressCounter(lambda *_: None, 6)
+    cases, counter = pipeline.read_cases(challenge, data), ProgressCounter(lambda *_: None, 6)
     deadline = pipeline.Deadline(seconds)
-    how = {"tell": tell, "make_pool": pool}
+    how = {"counter": counter, "make_pool": pool}
     return answer_by_deadline(challenge, cases, int, challenge.settings(), store, path, deadline, **how)
 
 
@@ -247,7 +247,7 @@ def test_a_predictor_that_is_never_loaded_leaves_safe_answers(cells, tmp_path):
     with pipeline_store(tmp_path / "out") as store:
         predicted, spent = answer_by_deadline(
             challenge, cases, int, challenge.settings(), store, tmp_path / "out" / "submission.csv",
-            pipeline.Deadline(20.0, clock), tell=ProgressCounter(lambda *_: None, 6), make_pool=Pool,
+            pipeline.Deadline(20.0, clock), counter=ProgressCounter(lambda *_: None, 6), make_pool=Pool,
         )  # fmt: skip
     assert len(predicted.rows) == 6
     assert "before the predictor was loaded" in predicted.notes[0]

@@ -156,18 +156,18 @@ def judge(
     missing: dict[str, None] = {}
     for number, path in enumerate(models):
 
-        def tell(done: int, before: int = number * len(cases)) -> None:
+        def advance(done: int, before: int = number * len(cases)) -> None:
             progress(before + done, len(models) * len(cases))
 
         try:
             with opened(path, limits) as model:
                 unguarded |= dict.fromkeys(model.unguarded)
                 missing |= dict.fromkeys(model.missing)
-                run = _run(model, cases, settings, SystemRandom(), tell)
+                run = _run(model, cases, settings, SystemRandom(), advance)
             judged.append(_scored(path, cases, run, truth, settings))
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
-        tell(len(cases))
+        advance(len(cases))
     return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
 
 
@@ -181,7 +181,11 @@ def _readable(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _run(
-    model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
+    model: GuardedModel,
+    cases: Sequence[Case],
+    settings: LesionsSettings,
+    dice: Random,
+    progress: Callable[[int], None],
 ) -> _ModelRun:
     """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
 
@@ -204,7 +208,7 @@ def _run(
     for done, question in enumerate(plan, 1):
         seconds = examination.ask_alone(question)
         times += [seconds] if question in natural else []
-        tell(done * len(cases) // len(plan))
+        progress(done * len(cases) // len(plan))
     notes += _check_both_inputs(examination, probes)
     said = [int(np.argmax(examination.answers[question])) for question in scored]
     return _ModelRun(said, times, model.size / _MIB, notes)
