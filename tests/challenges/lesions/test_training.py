@@ -262,7 +262,7 @@ def test_decisions_are_nested(task):
     assert seen == [tuple(range(1, count, 2)), tuple(range(0, count, 2)), tuple(range(count))]
     assert settled == [(0, task.default), (1, task.default)]
     assert found.score.parts["accuracy"] == 1
-    with pytest.raises(ValueError, match="answered by the settled network's file"):
+    with pytest.raises(ValueError, match="predicted by the settled network's file"):
         task.answer(0, predictions[0], task.default)
 
 

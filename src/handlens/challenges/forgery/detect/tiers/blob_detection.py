@@ -46,7 +46,7 @@ SEAM_RANGE = (5, 95)
 """Percentiles between which all levels lie. By hand."""
 
 BRIDGE = 7
-"""Pixels across the places at which touching objects are parted, at one of the thresholds. By hand."""
+"""Pixels across the places at which touching objects are split, at one of the thresholds. By hand."""
 
 
 @dataclass(frozen=True, slots=True)
