@@ -67,7 +67,7 @@ def look(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for number, (grey, ink) in enumerate([(real, label), *made]):
         name = f"made_{number}" if number else "real"
-        write_png(options.out / f"{name}.png", set_memory_format(grey, ink))
+        write_png(options.out / f"{name}.png", side_by_side(grey, ink))
         write_png(options.out / f"{name}_cut.png", cut_through(grey))
     print(f"pictures: {options.out}")
 
@@ -166,7 +166,7 @@ def _show(values: np.ndarray) -> str:
     return " ".join(f"{value:.0f}" if abs(value) >= 20 else f"{value:.2f}" for value in values)
 
 
-def set_memory_format(grey: np.ndarray, ink: np.ndarray) -> np.ndarray:
+def side_by_side(grey: np.ndarray, ink: np.ndarray) -> np.ndarray:
     planes = [grey[number] for number in (0, 3, 6, 9, 11)]
     rows = [np.hstack(planes[:3]), np.hstack([*planes[3:], ink.astype(np.uint8) * 255])]
     return np.vstack(rows)

@@ -10,7 +10,8 @@ import tasks
 
 from handlens import pipeline, registry
 from handlens.errors import HandlensError
-from handlens.inference.schedule import CostModel, Schedule, Task
+from handlens.inference.cost_model import Attempt, CostModel
+from handlens.inference.schedule import DeadlineSchedule
 from handlens.io.submissions import require_submission
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
@@ -28,7 +29,7 @@ def run(*, count=20, seconds=1.0, costs=(0.25, 0.5, 1.0), deadline=100.0, worker
     world = bench.World([1.0] * count, list(costs), each, hanging, failing, dying, odd.pop("slow_from", NEVER), load)
     pool = bench.SimulatedPool(world, workers)
     failed, order = {}, []
-    schedule = Schedule(
+    schedule = DeadlineSchedule(
         [1.0] * count,
         costs,
         pool,
@@ -131,12 +132,12 @@ def test_costs_are_learned():
     model = CostModel([1.0, 3.0] * 20, (0.5, 1.0))
     assert not model.measured
     for case in range(20):
-        model.learn(Task(case, 0), 2.0)  # the same whatever the size, although larger was thought to cost more
-    assert model.expect(Task(0, 0)) == pytest.approx(2.0, rel=0.2)
-    assert model.expect(Task(1, 0)) == pytest.approx(2.0, rel=0.2)
+        model.learn(Attempt(case, 0), 2.0)  # the same whatever the size, although larger was thought to cost more
+    assert model.expect(Attempt(0, 0)) == pytest.approx(2.0, rel=0.2)
+    assert model.expect(Attempt(1, 0)) == pytest.approx(2.0, rel=0.2)
     for case in range(20, 26):
-        model.learn(Task(case, 1), 10.0)  # thought to cost twice as much, costs five times
-    assert model.expect(Task(0, 1)) == pytest.approx(10.0, rel=0.3)
+        model.learn(Attempt(case, 1), 10.0)  # thought to cost twice as much, costs five times
+    assert model.expect(Attempt(0, 1)) == pytest.approx(10.0, rel=0.3)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import click
 
-from handlens.cli.groups import CLUSTER
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
+from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PATH
+from handlens.cli.output import fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command(short_help="Find copied regions in figures and PDFs; HTML report.")
@@ -23,7 +21,7 @@ PATH = click.Path(path_type=Path)
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
-@click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+@OVERWRITE
 @JSON
 def inspect(
     figures: tuple[Path, ...],

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import HandlensError, counted
+from handlens.inference.cost_model import Attempt
 from handlens.inference.executors import usable_cores
 from handlens.inference.pool import ProcessPool
-from handlens.inference.schedule import Clock, Schedule, Task
+from handlens.inference.schedule import Clock, DeadlineSchedule
 from handlens.io.submissions import write_cells
 from handlens.pipeline.each_case import Answered, CaseWorker, Predicted, ProgressCounter
 from handlens.runstore.store import RunStore
@@ -118,8 +119,8 @@ class _Efforts:
         names, costs = [effort.name for effort in self.efforts], [effort.cost for effort in self.efforts]
         return _Loaded(tuple(names), tuple(costs), self.efforts[-1].predictor.model)
 
-    def __call__(self, task: Task, /) -> Any:
-        return self.workers[task.effort](self.cases[task.case])
+    def __call__(self, attempt: Attempt, /) -> Any:
+        return self.workers[attempt.effort](self.cases[attempt.case])
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ def answer_by_deadline(
         if loaded is None:
             schedule = None
         else:
-            schedule = Schedule(
+            schedule = DeadlineSchedule(
                 [float(case.pixels or 0) or 1.0 for case in cases],
                 loaded.costs,
                 pool,

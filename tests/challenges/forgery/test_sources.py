@@ -44,16 +44,16 @@ def sources(folder):
 
 
 def test_pictures_and_maps_are_found(sources):
-    assert [entry.picture.name for entry in sources.entries] == [f"{number:02}.png" for number in range(12)]
-    assert [entry.objects is not None for entry in sources.entries] == [False, True] * 6
-    assert {entry.shape for entry in sources.entries} == {(120, 140)}
+    assert [entry.picture.name for entry in sources.pictures] == [f"{number:02}.png" for number in range(12)]
+    assert [entry.objects is not None for entry in sources.pictures] == [False, True] * 6
+    assert {entry.shape for entry in sources.pictures} == {(120, 140)}
     assert np.array_equal(sources.read(1)[1], blobs(1)[1])
 
 
 def test_pictures_may_lie_in_the_folder_itself(tmp_path):
     write_png(tmp_path / "a.png", blobs(0)[0])
     write_jpeg(tmp_path / "b.jpg", blobs(1)[0], quality=90)
-    assert len(open_sources(tmp_path).entries) == 2
+    assert len(open_sources(tmp_path).pictures) == 2
 
 
 def test_without_a_map_objects_are_cut_out(sources):

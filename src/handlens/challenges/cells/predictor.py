@@ -65,6 +65,9 @@ class CellsPredictor:
     mpp: float | None = None
     channel: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<CellsPredictor: {self.model}, {counted(self.turns, 'orientation')}>"
+
     def decode(self, case: Case, /) -> AbstractContextManager[Slide]:
         return _open_slide(case)
 

@@ -100,7 +100,7 @@ class _Probe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ModelRun:
     """What a model did: the class number of every case, seconds of scored questions, MiB of its file, notes."""
 
     said: Sequence[int]
@@ -182,7 +182,7 @@ def _readable(cases: Sequence[Case]) -> Sequence[Case]:
 
 def _run(
     model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
-) -> _Run:
+) -> _ModelRun:
     """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
 
     Scored questions, their repetitions and those with one input exchanged come in an order that `dice` make, so that
@@ -207,7 +207,7 @@ def _run(
         tell(done * len(cases) // len(plan))
     notes += _check_both_inputs(examination, probes)
     said = [int(np.argmax(examination.answers[question])) for question in scored]
-    return _Run(said, times, model.size / _MIB, notes)
+    return _ModelRun(said, times, model.size / _MIB, notes)
 
 
 def _content(case: Case) -> bytes:
@@ -275,7 +275,7 @@ def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> l
     return notes
 
 
-def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
+def _scored(path: Path, cases: Sequence[Case], run: _ModelRun, truth: Truth[str], settings: LesionsSettings) -> Judged:
     taxonomy = TAXONOMIES[settings.taxonomy]
     true = [truth.read(case) for case in cases]
     parts = score_classes(true, [taxonomy.classes[number] for number in run.said], taxonomy)

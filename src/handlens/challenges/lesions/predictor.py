@@ -55,6 +55,9 @@ class LesionsPredictor:
     model: Model | None = None
     domain: LesionsDomain | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        return f"<LesionsPredictor: {self.model}, {len(self.taxonomy.classes)} classes>"
+
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
         details = with_facts(case.details, self.facts)

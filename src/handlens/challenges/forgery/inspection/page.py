@@ -25,7 +25,7 @@ GENERATOR = "handlens inspect"
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class MatchPicture:
     """The picture of one match: a file, the group's and match's place in the record, and how it is shown."""
 
     path: Path
@@ -35,7 +35,7 @@ class Strip:
 
 
 def figure_page(
-    record: Record, overview: Path, strips: Sequence[Strip], colours: Mapping[str, str], back: str = ""
+    record: Record, overview: Path, strips: Sequence[MatchPicture], colours: Mapping[str, str], back: str = ""
 ) -> str:
     """Everything about one figure; `colours` has each group's, `back` is where the summary is."""
     return render(
@@ -149,7 +149,9 @@ def _match_rows(groups: Sequence[Record], colours: Mapping[str, str]) -> list[di
     return rows
 
 
-def _comparisons(groups: Sequence[Record], strips: Sequence[Strip], colours: Mapping[str, str]) -> list[dict[str, Any]]:
+def _comparisons(
+    groups: Sequence[Record], strips: Sequence[MatchPicture], colours: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Each match that was drawn, and a note where some of a group were not."""
     items: list[dict[str, Any]] = []
     for group in groups:
