@@ -37,7 +37,9 @@ def inspect(
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.challenges.forgery.inspection.reading import list_skipped
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.images import describe_skipped
 
     with (
         open_executor(cluster, workers) as executor,
@@ -53,13 +55,16 @@ def inspect(
             overwrite=overwrite,
             progress=progress,
         )
+    unread = list_skipped(figures, out=out)
     if as_json:
-        print_json({"figures": records})
+        print_json({"figures": records, "skipped": [problem.as_json() for problem in unread]})
     for record in records:
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
             show(inspection.table(record))
+    if unread:
+        message(f"not looked at: {describe_skipped(unread)}")
     if out:
         message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)
