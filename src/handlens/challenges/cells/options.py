@@ -69,19 +69,23 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
 
 
 class StainAugmentation(Settings, frozen=True, kw_only=True):
-    """How training crops are changed; shares are probabilities. The values were compared out of fold on 37 slides."""
+    """How training crops are changed, so that other laboratories' slides are among them; shares are probabilities."""
 
-    min_scale: Annotated[float, setting("least scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 0.8
-    max_scale: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 1.25
+    min_scale: Annotated[float, setting("least scale; those in the middle are most frequent", ge=0.1, le=10)] = 0.5
+    max_scale: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 2.0
     elastic: Annotated[float, setting("amplitude of elastic deformation in pixels", ge=0, le=100)] = 6.0
     elastic_share: Annotated[float, setting("share of crops with elastic deformation", ge=0, le=1)] = 0.15
     stain_jitter: Annotated[float, setting("spread of each stain's strength about 1 (log-normal)", ge=0, le=5)] = 0.4
     background_stain: Annotated[
         float, setting("spread of an amount of each stain that is added everywhere", ge=0, le=5)
     ] = 0.03
+    hue_jitter: Annotated[float, setting("spread of what each stain absorbs of each colour", ge=0, le=1)] = 0.05
     gamma: Annotated[float, setting("spread of the logarithm of gamma", ge=0, le=5)] = 0.25
-    blur_share: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.1
+    blur_share: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.2
+    max_blur: Annotated[float, setting("greatest blur, a standard deviation in pixels", ge=0.5, le=20)] = 2.0
     noise_share: Annotated[float, setting("share of crops with added noise", ge=0, le=1)] = 0.1
+    jpeg_share: Annotated[float, setting("share of crops that were JPEG in between", ge=0, le=1)] = 0.1
+    artefact_share: Annotated[float, setting("share of crops with pen ink, dye or a fold", ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
         require_order(self, "min_scale", "max_scale")

@@ -57,6 +57,10 @@ LEAST_TIMINGS = 40
 REPEATED = 0.1
 """Part of the cases that is asked once more, at random places among the others."""
 
+UNEVEN, UNEVEN_SECONDS = 3.0, 0.01
+"""How many times the median, and how far above it, the mean time without the slowest twentieth is worth a note: the
+median does not show a model that is quick about half of the photographs and slow about the others."""
+
 SWAPPED = 48
 """Questions with another case's demographics, and with another's photograph, among the scored: of all cases in turn.
 
@@ -209,7 +213,7 @@ def _run(
         seconds = examination.ask_alone(question)
         times += [seconds] if question in natural else []
         progress(done * len(cases) // len(plan))
-    notes += _check_both_inputs(examination, probes)
+    notes += [*_check_times(times), *_check_both_inputs(examination, probes)]
     said = [int(np.argmax(examination.answers[question])) for question in scored]
     return _ModelRun(said, times, model.size / _MIB, notes)
 
@@ -263,6 +267,15 @@ def _probes(cases: Sequence[Case], people: Sequence[Person], dice: Random) -> li
         same = _content(cases[other]) == _content(cases[number])
         probes.append(_Probe("image", scored, scored._replace(case=number if same else other, inverted=same)))
     return probes
+
+
+def _check_times(times: Sequence[float]) -> list[str]:
+    """A note where some photographs take a model many times as long as others."""
+    usual = sorted(times)[: math.ceil(0.95 * len(times))]  # what the machine did beside it is no note
+    middle, mean = statistics.median(times), statistics.fmean(usual)
+    if mean <= max(UNEVEN * middle, middle + UNEVEN_SECONDS):
+        return []
+    return [f"its time depends on the photograph: {1000 * middle:.3g} ms in the median, {1000 * mean:.3g} in the mean"]
 
 
 def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> list[str]:
