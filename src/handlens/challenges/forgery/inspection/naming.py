@@ -50,9 +50,10 @@ def name_groups(findings: Findings) -> list[Named]:
     """Groups numbered from 1, the surest first, then doubtful ones and fields that are shown twice; what was copied
     together is one region.
     """
-    kinds = ((findings.groups, {}), (findings.doubtful, {"doubtful": True}), (findings.fields, {"same_field": True}))
-    groups = [(group, kind) for some, kind in kinds for group in some]
-    return [replace(_name(str(number), bundle(group)), **kind) for number, (group, kind) in enumerate(groups, start=1)]
+    marked: list[tuple[Group, dict[str, bool]]] = [(group, {}) for group in findings.groups]
+    marked += [(group, {"doubtful": True}) for group in findings.doubtful]
+    marked += [(group, {"same_field": True}) for group in findings.fields]
+    return [replace(_name(str(number), bundle(group)), **marks) for number, (group, marks) in enumerate(marked, start=1)]
 
 
 def outlines(patch: Patch) -> list[Any]:
