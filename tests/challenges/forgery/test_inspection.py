@@ -706,7 +706,7 @@ def test_the_detector_fits_the_command(tmp_path):
     figure[220:340, 400:560] = figure[40:160, 60:220]
     write_png(tmp_path / "a.png", figure)
     (record,) = inspection.inspect_figures([tmp_path / "a.png"])
-    assert record["settings"] == "at most 13 s for each figure"
+    assert record["settings"] == "at most 13 s for each figure, normal sensitivity"
     assert record["copies_found"]
     match = record["groups"][0]["matches"][0]
     assert match["agreement"]["correlation"] > 0.8  # the outline reaches a little beyond the copy

@@ -50,10 +50,10 @@ def name_groups(findings: Findings) -> list[Named]:
     """Groups numbered from 1, the surest first, then doubtful ones and fields that are shown twice; what was copied
     together is one region.
     """
-    marked: list[tuple[Group, dict[str, bool]]] = [(group, {}) for group in findings.groups]
+    marked: list[tuple[Group, dict[str, Any]]] = [(group, {}) for group in findings.groups]
     marked += [(group, {"doubtful": True}) for group in findings.doubtful]
     marked += [(group, {"same_field": True}) for group in findings.fields]
-    return [replace(_name(str(number), bundle(group)), **marks) for number, (group, marks) in enumerate(marked, start=1)]
+    return [replace(_name(str(number), bundle(group)), **marks) for number, (group, marks) in enumerate(marked, 1)]
 
 
 def outlines(patch: Patch) -> list[Any]:
