@@ -183,7 +183,7 @@ class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
 
     The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
     Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
-    folder's own labels must not answer a training case with what it learned from that case's group.
+    folder's own labels must not predict a training case with what it learned from that case's group.
     """
 
     def __call__(self, value: Any, /, **facts: Any) -> Any:
@@ -310,6 +310,8 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
                  it where there is none
     marks        scores that are known from the contest or from papers, the best first
     marks_about  what these are scores of
+    files        what the files of a solve are for, by name or, for those of a case, by what follows its id,
+                 after the folder that they lie in
     adjust       how answers change with a threshold; None where they do not
     cheap_baseline  whether the baseline is so fast that every report may compare with it
     """
@@ -322,6 +324,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     keep: Artefact[AnswerT] | None = None
     marks: tuple[Mark, ...] = ()
     marks_about: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
     adjust: Adjusting[AnswerT, SettingsT] | None = None
     cheap_baseline: bool = False
 

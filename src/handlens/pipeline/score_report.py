@@ -13,7 +13,7 @@ from handlens.io.gate import open_file
 from handlens.io.submissions import require_submission
 from handlens.pipeline.folders import find_truth
 from handlens.pipeline.reporting import (
-    Known,
+    ReportedCases,
     about_score,
     interval_of,
     marks_of,
@@ -42,22 +42,23 @@ def report_score(
     opened = _opened(challenge, truth, part, settings)
     labels = {case.id: opened.read(case) for case in opened.cases if case.id in answers}
     scores = {case.id: case for case in score.cases}
-    known = Known(cases, answers, labels, scores, {})
+    known = ReportedCases(cases, answers, labels, scores, {})
     store = open_pictures(known, page.with_name(f"{page.stem}_files"))
     shutil.rmtree(store.folder, ignore_errors=True)
     shown = [show_case(challenge, page.parent, known, number, settings, store) for number in range(len(cases))]
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, Truth(tuple(cases), lambda case: labels[case.id]), settings).value
+    interval = interval_of(challenge, list(score.cases), settings)
     report = Report(
         kind="score",
         title=f"{challenge.title}: {file.name}",
         subtitle=f"scored against {truth}",
-        verdict=verdict_of(challenge, score.value, empty_score),
+        verdict=verdict_of(challenge, score.value, empty_score, interval),
         state="scored",
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value,
-        interval=interval_of(challenge, list(score.cases), settings),
+        interval=interval,
         references={"empty answer": empty_score, **marks_of(challenge.report, score.value)},
         score_about=about_score(challenge, len(score.cases), score.value),
         notes=list(score.notes),

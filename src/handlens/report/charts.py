@@ -168,6 +168,8 @@ def draw_scale(
         x = across(number)
         parts.append(f'<text x="{x}" y="{base + 24}" text-anchor="middle">{short(number)}</text>')
         parts.append(f'<line class="tick" x1="{x}" x2="{x}" y1="{base}" y2="{base + 8}"/>')
+    at = across(value)
+    parts.append(f'<line class="here" x1="{at}" x2="{at}" y1="24" y2="{base - 7}"/>')  # names stand over it
     for x, words, lane in lanes:
         y = 44 + LANE * lane
         anchor, shift = ("start", 4) if x + LETTER * len(words) < width else ("end", -4)
@@ -177,11 +179,9 @@ def draw_scale(
         parts.append(
             f'<line class="interval" x1="{across(interval[0])}" x2="{across(interval[1])}" y1="{base}" y2="{base}"/>'
         )
-    at = across(value)
     parts.append(f'<circle class="here" cx="{at}" cy="{base}" r="7"/>')
     anchor = "start" if at < 80 else "end" if at > width - 80 else "middle"
     parts.append(f'<text class="here" x="{at}" y="18" text-anchor="{anchor}">{escape(name)} {value:.4f}</text>')
-    parts.append(f'<line class="here" x1="{at}" x2="{at}" y1="24" y2="{base - 7}"/>')
     height = base + 32
     words = ", ".join(f"{word} {number:.4f}" for word, number in [(name, value), *references])
     label = escape(f"Scale of scores: {words}")

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from handlens.challenges.cells.score import ORDER
-from handlens.errors import HandlensError
-from handlens.settings import Settings, setting
+from handlens.settings import Settings, require_order, setting
 from handlens.training.options import Presets, Schedule, TrainSettings
 from handlens.types import Order
 
@@ -89,8 +88,7 @@ class StainAugmentation(Settings, frozen=True, kw_only=True):
     artefact_share: Annotated[float, setting("share of crops with pen ink, dye or a fold", ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.min_scale <= self.max_scale:
-            raise HandlensError(f"scale from {self.min_scale} to {self.max_scale}; expected min_scale first")
+        require_order(self, "min_scale", "max_scale")
 
 
 class CellsTraining(Settings, frozen=True, kw_only=True):

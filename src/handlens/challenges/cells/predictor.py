@@ -66,6 +66,9 @@ class CellsPredictor:
     channel: int | None = None
     others: CellsPredictor | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        return f"<CellsPredictor: {self.model}, {counted(self.turns, 'orientation')}>"
+
     def decode(self, case: Case, /) -> AbstractContextManager[Slide]:
         return _open_slide(case)
 

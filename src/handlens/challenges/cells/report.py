@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
+from handlens.challenges.cells.files import counted_objects
 from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES
 from handlens.challenges.cells.predictor import PROBABILITY
 from handlens.challenges.cells.score import EMPTY_DICE
@@ -38,7 +39,7 @@ MOST_PIXELS = 16_000_000
 """Of an image whose probabilities are kept, so that its threshold can be changed: 4000 x 4000."""
 
 
-def view(_out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
+def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
     """The image with outlines over it."""
     if case.shape is None:
         raise DataError(case.fault or "no picture: only a solution file was given", file=case.path)
@@ -48,7 +49,12 @@ def view(_out: Path, case: Case, answer: Rle, label: Rle | None, settings: Cells
     layers = (Layer("image", image.shape, image.read), *mask_layers(said, there, image.shape))
     share = said.area / max(1, image.shape[0] * image.shape[1])
     if there is None:
-        return CaseView(layers, facts={"share of the image": share})
+        count = counted_objects(out, case)
+        words = f"nuclei on {100 * share:.1f} % of the image"
+        facts: dict[str, Any] = {} if count is None else {"nuclei": count}
+        return CaseView(
+            layers, words=words if count is None else f"{count:,} {words}", facts={**facts, "share of the image": share}
+        )
     lost = 1 - dice(compare(said, there), empty=EMPTY_DICE)
     return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
 

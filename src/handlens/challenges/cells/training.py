@@ -251,7 +251,7 @@ class Slides:
             yield {"image": np.ascontiguousarray(image[None, :height, :width])}
 
     def calibrate(self, folder: Path, finished: Finished) -> Mapping[str, Any]:
-        """The decision with a threshold for slides of any laboratory, fitted on a folder that nothing learned from.
+        """The decision with a threshold for slides of any laboratory, fitted on a folder that nothing was trained on.
 
         These are predicted by the network that ships, the training's own slides out of fold, both without what the
         contest's labels are like.

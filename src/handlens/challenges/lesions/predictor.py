@@ -50,7 +50,7 @@ class Photograph:
 class LesionsPredictor:
     """A classifier whose decision is part of its graph. Artefact `occlusion`: where it looked (`occlusion.py`).
 
-    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it learned from look
+    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it was trained on look
     like; a picture that does not is warned about. With `per_lesion` all photographs of a lesion get their mean answer.
     """
 
@@ -60,6 +60,9 @@ class LesionsPredictor:
     model: Model | None = None
     domain: LesionsDomain | None = field(default=None, repr=False)
     per_lesion: bool = False
+
+    def __repr__(self) -> str:
+        return f"<LesionsPredictor: {self.model}, {len(self.taxonomy.classes)} classes>"
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
@@ -140,7 +143,7 @@ def load_baseline(context: Context[str, LesionsSettings]) -> PhotoStatisticsPred
 
 
 def _domain_of(model: Model) -> LesionsDomain | None:
-    """What the photographs that a model learned from look like; None where its plan does not say."""
+    """What the photographs that a model was trained on look like; None where its plan does not say."""
     page = model.plan.results.get(FIELD)
     try:
         return LesionsDomain.parse(page) if isinstance(page, dict) else None

@@ -147,7 +147,7 @@ def make_task(
 
 def refuse_answer(_index: int, _prediction: Floats, _decision: LesionsDecision) -> Any:
     """The decision of lesions is part of the network: its file answers."""
-    raise ValueError("lesions are answered by the settled network's file")
+    raise ValueError("lesions are predicted by the settled network's file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ class Lesions:
         return {"stored": "int8", "stored_because": f"{found}."}
 
     def _out_of_fold(self, shown: Finished, *, small: bool) -> float:
-        """The score with each fold answered by the file that its network becomes, in 8-bit integers if `small`."""
+        """The score with each fold predicted by the file that its network becomes, in 8-bit integers if `small`."""
         if not small:
             return shown.score.value
         from handlens.training.export import export
