@@ -109,9 +109,22 @@ def test_a_machine_that_becomes_three_times_slower_half_way():
     assert sum(before) / len(before) > sum(after) / len(after)
 
 
+@pytest.mark.parametrize("seed", [117, 192, 387, 1095])
+def test_a_machine_that_becomes_slower_while_the_last_cases_are_at_work_costs_no_answer(seed):
+    run = bench.simulate(seed)  # each left cases unanswered while first answers were as good as seemed affordable
+    assert (run.easy, run.unanswered) == (True, 0)
+
+
+def test_a_cheap_answer_that_was_to_make_sure_of_one_does_not_replace_a_better_one():
+    schedule, ended, _, order = run(count=4, costs=(0.5, 1.0), deadline=8, workers=2, slow={0: 5})
+    assert [effort for case, effort in order if case == 0] == [1]  # the cheap one came after it
+    assert schedule.efforts == dict.fromkeys(range(4), 1)
+    assert ended <= 8
+
+
 def test_what_was_still_at_work_when_the_time_was_over_is_unanswered():
-    run = bench.simulate(117)  # the machine becomes slower while the last cases are at work
-    assert (run.cases, run.answered, run.unanswered) == (13, 10, 3)
+    schedule, ended, _, _ = run(count=3, costs=(1.0,), deadline=3.5, load=1.0, slow={0: 3, 1: 3, 2: 3})
+    assert (ended, schedule.unanswered) == (3.5, [0, 1, 2])
 
 
 def test_answers_of_an_earlier_run_are_not_asked_for_again():

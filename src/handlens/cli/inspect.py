@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -19,6 +20,13 @@ from handlens.errors import counted
 @click.option(
     "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time limit for one figure."
 )
+@click.option(
+    "--sensitivity",
+    default="normal",
+    show_default=True,
+    type=click.Choice(("low", "normal", "high")),
+    help="How easily a figure is called forged: about 0.2, 1 or 5 % of honest ones are.",
+)
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
 @OVERWRITE
@@ -27,6 +35,7 @@ def inspect(
     figures: tuple[Path, ...],
     out: Path | None,
     seconds: float,
+    sensitivity: Literal["low", "normal", "high"],
     workers: int | None,
     cluster: str | None,
     overwrite: bool,
@@ -50,6 +59,7 @@ def inspect(
             figures,
             out,
             seconds=seconds,
+            sensitivity=sensitivity,
             workers=workers or 1,
             executor=executor,
             overwrite=overwrite,

@@ -25,6 +25,10 @@ SAFETY_FACTOR = 1.25
 Measured on seeds 1000 to 1399 of bench/deadline.py: tight runs use at least 91 % of their time, with 1.1 at least 85 %;
 what is answered, and with which effort, is the same."""
 
+SLOWDOWN = 3.0
+"""How much slower the machine may become at any moment without a case going unanswered. A better answer for one case is
+worth less than any answer for another: so first answers are cheap until so much is sure, better ones come after."""
+
 TIMEOUT_FACTOR, TIMEOUT_FACTOR_WHEN_SHORT = 10.0, 4.0
 """An attempt is ended after so many times its expected duration; earlier where the others need its process."""
 
@@ -153,7 +157,7 @@ class DeadlineSchedule:
             return self._first_answer(left), None
         if fresh := [case for case in self._aside if self.ended[case] == 1]:
             return self._retry(fresh[0], left / 4)
-        if (attempt := self._upgrade(left)) is not None:
+        if (attempt := self._insure(left) or self._upgrade(left)) is not None:
             return attempt, left
         return self._retry(self._aside[0], left) if self._aside else None
 
@@ -173,9 +177,26 @@ class DeadlineSchedule:
         if effort is None:  # not all can be answered: as many as possible
             return Attempt(self._waiting.pop(0), 0)
         case = self._waiting.pop()  # the largest: small ones fill the end
-        while effort and self.model.expect(Attempt(case, effort)) * SAFETY_FACTOR > left:
+        while effort and (
+            self.model.expect(Attempt(case, effort)) * SAFETY_FACTOR > left
+            or not self._survives(Attempt(case, effort), left)
+        ):
             effort -= 1
         return Attempt(case, effort)
+
+    def _survives(self, attempt: Attempt, left: float) -> bool:
+        """Whether the others could still have the lowest effort after it, were the machine slower from now on."""
+        rest = self.model.sum(self._waiting, 0) + self.model.expect(attempt) + self._still_running()
+        return SLOWDOWN * rest * MARGIN <= self.pool.size * left * self._useful_share()
+
+    def _insure(self, left: float) -> Attempt | None:
+        """The cheapest answer for a case whose first one, of more effort, may come too late."""
+        for running in self._running.values():
+            attempt, cheap = running.attempt, Attempt(running.attempt.case, 0)
+            open_case = attempt.effort and attempt.case not in self.efforts and cheap not in self._tried
+            if open_case and SLOWDOWN * (self._rest_of(running) + self.model.expect(cheap)) > left:
+                return self._try(cheap.case, cheap.effort)
+        return None
 
     def _upgrade(self, left: float) -> Attempt | None:
         """A better answer for a case that was answered with less than full effort, where it can be finished."""
@@ -224,11 +245,11 @@ class DeadlineSchedule:
 
     def _still_running(self) -> float:
         """Seconds that the attempts at work are expected to need yet."""
-        now = self.clock()
-        return sum(
-            max(self.model.expect(running.attempt) - (now - running.since), 0.25 * (now - running.since))
-            for running in self._running.values()
-        )
+        return sum(map(self._rest_of, self._running.values()))
+
+    def _rest_of(self, running: _Running) -> float:
+        spent = self.clock() - running.since
+        return max(self.model.expect(running.attempt) - spent, 0.25 * spent)
 
     # --- what came of it ----------------------------------------------------------------------------------------------
 
@@ -239,8 +260,9 @@ class DeadlineSchedule:
         self._useful += 0 if outcome.died else seconds
         if outcome.answered:
             self.model.learn(running.attempt, seconds)
-            self.efforts[case] = effort
-            self.answered(case, effort, outcome.value)
+            if effort > self.efforts.get(case, -1):  # not a cheap answer that was only to make sure of one
+                self.efforts[case] = effort
+                self.answered(case, effort, outcome.value)
         elif outcome.died and case not in self.efforts:
             self._put_aside(case)
         elif case not in self.efforts:

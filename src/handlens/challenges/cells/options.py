@@ -107,6 +107,9 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
 INCLUDED_MODEL = Path(__file__).with_name("model")
 """The model that comes with the package, trained on the contest's 37 labelled slides."""
 
+OTHER_SLIDES = "other_slides"
+"""Folder within a model's: a second model, for images that are not the contest's."""
+
 
 PRESETS: Presets = {"gpu": {"encoder": "lite2", "crop": "512", "batch": "16", "ema_decay": "0.999"}}
 """By hand: the larger encoder and crops of the contest's better entries; precision follows the device."""

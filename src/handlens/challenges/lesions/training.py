@@ -347,21 +347,21 @@ class Lesions:
 
     def finish(self, shown: Finished) -> dict[str, Any]:
         """Tables for the card, what the photographs look like, and a smaller file where that costs little."""
-        found: dict[str, Any] = {"stored": "fp32"}
+        from handlens.training.quantize import describe_stored
+
+        found = {"stored": "fp32"}
         if self.fields.weight_format != "fp32":
             found = self._shrink(shown)
-        said = [f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip(), ""]
+        said = [describe_stored(found), ""]
         lines = card_lines(shown.score, shown.answers, self.pooled, self.taxonomy)
         domain = fit_domain(sample_pictures(self.pictures))
         return {**found, FIELD: domain.plain(), "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
 
-    def _shrink(self, shown: Finished) -> dict[str, Any]:
-        from handlens.training.quantize import MOST_CHANGE, as_half, as_int8
+    def _shrink(self, shown: Finished) -> dict[str, str]:
+        from handlens.training.quantize import as_int8, store_half
 
         if self.fields.weight_format == "fp16":
-            change = as_half(shown.model, self._samples(range(len(self.codes))))
-            words = f"16-bit floats change probabilities by at most {change:.1e}"
-            return {"stored": "fp16" if change <= MOST_CHANGE else "fp32", "stored_because": f"{words}."}
+            return store_half(shown.model, self._samples(range(len(self.codes))))
         exact, rough = (self._out_of_fold(shown, small=small) for small in (False, True))
         loss = 100 * (exact - rough)
         found = f"8-bit integers cost {loss:.2f} points out of fold ({100 * exact:.2f} to {100 * rough:.2f})"

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handlens.challenges.forgery.options import SECONDS
+from handlens.challenges.forgery.options import SECONDS, ForgerySettings, Sensitivity
 from handlens.errors import DataError, DiskFullError, HandlensError
 from handlens.inference.executors import Executor, Processes
 from handlens.io.files import replacing, write_text
@@ -49,11 +49,12 @@ def table(record: Record) -> str:
     return words.table(record)
 
 
-def _make_look(seconds: float) -> Look:
-    from handlens.challenges.forgery.detect import Detector
-    from handlens.challenges.forgery.predictor import ForgeryPredictor
+def _make_look(seconds: float, sensitivity: Sensitivity) -> Look:
+    from handlens.challenges.forgery.predictor import load
+    from handlens.types import Context
 
-    return partial(_findings, ForgeryPredictor(Detector().ready(), seconds))
+    settings = ForgerySettings(seconds=seconds, sensitivity=sensitivity)
+    return partial(_findings, load(Context(settings=settings)))
 
 
 def _findings(predictor: ForgeryPredictor, image: npt.NDArray[Any]) -> Findings:
@@ -66,6 +67,7 @@ def inspect_figures(
     out: Path | None = None,
     *,
     seconds: float = SECONDS,
+    sensitivity: Sensitivity = "normal",
     workers: int = 1,
     executor: Executor | None = None,
     overwrite: bool = False,
@@ -86,8 +88,8 @@ def inspect_figures(
         raise DataError("no such file or folder", file=paths[0])
     paths = paths if executor is None else [path.absolute() for path in paths]  # workers are in other folders
     files = list_files(paths, out=out)
-    settings = f"at most {seconds:g} s for each figure"
-    make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
+    settings = f"at most {seconds:g} s for each figure, {sensitivity} sensitivity"
+    make = partial(_make_inspector, make_look or partial(_make_look, seconds, sensitivity), settings)
     executor = executor or Processes(workers)
     if out is None:
         return _inspect_all(find_figures(files), partial(make, alone=True), None, None, executor, progress)

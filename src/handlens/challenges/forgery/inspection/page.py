@@ -52,6 +52,8 @@ def figure_page(
         drawn=_comparisons(record["groups"], strips, colours),
         doubtful=_match_rows(record["doubtful"], colours),
         doubtful_drawn=_comparisons(record["doubtful"], strips, colours),
+        fields=_match_rows(record["same_field"], colours),
+        fields_drawn=_comparisons(record["same_field"], strips, colours),
         panels=[(panel["kind"], describe_box(panel["box"])) for panel in record["panels"]],
         panels_title=f"{counted(len(record['panels']), 'panel')} seen",
     )
@@ -197,7 +199,8 @@ def _agreement_words(agreement: Record | None) -> str:
 
 
 def _overview_caption(record: Record) -> str:
-    if not record["groups"] and not record["doubtful"]:
+    if not record["groups"] and not record["doubtful"] and not record["same_field"]:
         return "The figure as it was inspected."
     dashed = " Dashed: worth a look, not counted." if record["doubtful"] else ""
+    dashed += " Dashed in blue: the same field shown twice, not counted." if record["same_field"] else ""
     return f"Regions of one colour match; lines join the pairs that were compared.{dashed}"
