@@ -16,7 +16,7 @@ from handlens.challenges.cells.augment import cut, edge_weight
 from handlens.challenges.cells.calibration import SlideCurve, dice_at_levels, fit_slide_threshold
 from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.finishing import FAILURES, HeldOut, card_lines, draw_failures
+from handlens.challenges.cells.finishing import FAILURES, HeldOutSlide, card_lines, draw_failures
 from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
 from handlens.challenges.cells.options import PRESETS, SCHEDULE, CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import CellsPredictor
@@ -228,7 +228,7 @@ class Slides:
         stored = store_half(finished.model, self._samples(), least=LEAST_ROUNDED)
         values = {case.id: case.value for case in finished.score.cases}
         held_out = [
-            HeldOut(
+            HeldOutSlide(
                 case.id,
                 source,
                 *self.pairs[index],
