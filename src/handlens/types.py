@@ -183,7 +183,7 @@ class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
 
     The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
     Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
-    folder's own labels must not answer a training case with what it learned from that case's group.
+    folder's own labels must not predict a training case with what it learned from that case's group.
     """
 
     def __call__(self, value: Any, /, **facts: Any) -> Any:

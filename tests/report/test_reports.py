@@ -79,12 +79,12 @@ def test_another_threshold_changes_the_answer_and_the_fitted_one_hardly_does(sol
 def test_sensitivity_chooses_among_the_groups_that_were_found(tmp_path):
     from handlens.challenges.forgery.report import adjusted
 
-    groups = [{"probability": 0.9, "runs": "[1, 2]"}, {"probability": 0.2, "runs": "[5, 3]"}]
+    groups = [{"probability": each, "runs": f"[{place}, {place}]"} for each, place in ((0.96, 3), (0.2, 1))]
     (tmp_path / "report_data").mkdir()
     (tmp_path / "report_data" / "a.findings.json").write_text(json.dumps({"groups": groups}))
     case = Case("a", None, (9, 9))
-    sizes = [[mask.area for mask in adjusted(tmp_path, case, value, None, None)] for value in (0.05, 0.5, 0.9)]
-    assert sizes == [[], [2], [2, 3]]
+    sizes = [[mask.area for mask in adjusted(tmp_path, case, value, None, None)] for value in (0.05, 0.5, 0.98)]
+    assert sizes == [[], [3], [3, 1]]
 
 
 @pytest.mark.slow

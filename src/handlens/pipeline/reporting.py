@@ -25,7 +25,7 @@ REASONS_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReportedCases:
     """What is to be shown: cases with their answers, labels, scores and warnings, by id."""
 
     cases: Sequence[Case]
@@ -35,14 +35,14 @@ class Known:
     warnings: Mapping[str, Sequence[str]]
 
 
-def open_pictures(known: Known, folder: Path) -> PictureStore:
+def open_pictures(known: ReportedCases, folder: Path) -> PictureStore:
     return PictureStore(folder, inline=sum(case.pixels or 0 for case in known.cases) <= INLINE_PIXELS)
 
 
 def show_case(
     challenge: AnyChallenge,
     out: Path,
-    known: Known,
+    known: ReportedCases,
     number: int,
     settings: Any,
     store: PictureStore,
@@ -126,7 +126,7 @@ def parts_of(parts: Mapping[str, float] | None) -> list[Section]:
     return [Section("The score and its parts", "", [Table("", ("part", "value"), list(parts.items()))])]
 
 
-def own_sections(challenge: AnyChallenge, known: Known, settings: Any) -> list[Section]:
+def own_sections(challenge: AnyChallenge, known: ReportedCases, settings: Any) -> list[Section]:
     if challenge.report is None or not known.answers:
         return []
     return list(challenge.report.sections(known.cases, known.answers, known.labels, settings))

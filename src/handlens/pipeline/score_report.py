@@ -13,7 +13,7 @@ from handlens.io.gate import open_file
 from handlens.io.submissions import require_submission
 from handlens.pipeline.folders import find_truth
 from handlens.pipeline.reporting import (
-    Known,
+    ReportedCases,
     about_score,
     interval_of,
     marks_of,
@@ -42,7 +42,7 @@ def report_score(
     opened = _opened(challenge, truth, part, settings)
     labels = {case.id: opened.read(case) for case in opened.cases if case.id in answers}
     scores = {case.id: case for case in score.cases}
-    known = Known(cases, answers, labels, scores, {})
+    known = ReportedCases(cases, answers, labels, scores, {})
     store = open_pictures(known, page.with_name(f"{page.stem}_files"))
     shutil.rmtree(store.folder, ignore_errors=True)
     shown = [show_case(challenge, page.parent, known, number, settings, store) for number in range(len(cases))]

@@ -19,7 +19,7 @@ from handlens.pipeline.folders import find_truth, read_cases
 from handlens.pipeline.loading import load, training_truth
 from handlens.pipeline.notes import warning_notes
 from handlens.pipeline.reporting import (
-    Known,
+    ReportedCases,
     about_file,
     about_score,
     folders_of_files,
@@ -120,7 +120,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
     if known.labels:
         score = challenge.score(answers, Truth(tuple(known.cases), lambda case: known.labels[case.id]), settings)
     scores = {case.id: case for case in score.cases} if score else {}
-    changed = Known(known.cases, answers, known.labels, scores, known.warnings)
+    changed = ReportedCases(known.cases, answers, known.labels, scores, known.warnings)
     shutil.rmtree(target / FILES, ignore_errors=True)
     store = open_pictures(changed, target / FILES)
     cases = [show_case(challenge, out, changed, number, settings, store) for number in range(len(known.cases))]
@@ -164,7 +164,7 @@ def read_score(out: Path) -> dict[str, Any]:
 
 def _solved(
     challenge: AnyChallenge, page: Mapping[str, Any], out: Path, folder: Path, part: Part, settings: Any
-) -> tuple[Known, str]:
+) -> tuple[ReportedCases, str]:
     """Cases, answers and labels of a solve, and why some of that is not there."""
     scores = {case["id"]: CaseScore(case["id"], case["value"], case["parts"]) for case in page.get("cases", ())}
     warnings = page.get("warnings", {})
@@ -172,11 +172,13 @@ def _solved(
         cases: Sequence[Case] = read_cases(challenge, folder, part)
     except DataError as error:
         ids = scores or warnings
-        return Known([Case(id, Path()) for id in ids], {}, {}, scores, warnings), f"no pictures, because {error}"
+        return ReportedCases(
+            [Case(id, Path()) for id in ids], {}, {}, scores, warnings
+        ), f"no pictures, because {error}"
     answers = require_submission(out / page["submission"], challenge.codec(settings), cases)
     truth = _truth(challenge, folder, part, settings) if scores else None
     labels = {case.id: truth.read(case) for case in truth.cases if case.id in answers} if truth else {}
-    return Known(cases, answers, labels, scores, warnings), ""
+    return ReportedCases(cases, answers, labels, scores, warnings), ""
 
 
 def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: Any) -> Truth[Any] | None:
@@ -184,7 +186,7 @@ def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: A
     return challenge.open_truth(place, settings) if place else None
 
 
-def _baseline(challenge: AnyChallenge, known: Known, folder: Path, settings: Any) -> dict[str, float]:
+def _baseline(challenge: AnyChallenge, known: ReportedCases, folder: Path, settings: Any) -> dict[str, float]:
     """What the baseline scores on the same cases; nothing where there is none, or a case cannot be read."""
     if challenge.baseline is None or not known.labels:
         return {}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Prepare(nn.Module):
-    """uint8 (N, H, W, C) pixels to what the encoder learned from: (N, C, H, W) floats about zero."""
+    """uint8 (N, H, W, C) pixels to what the encoder was pretrained on: (N, C, H, W) floats about zero."""
 
     def __init__(self, centre: float, spread: float) -> None:
         super().__init__()

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handlens.artefacts import REPORT_DATA, file_of
+from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.files import counted_objects
-from handlens.challenges.cells.options import INCLUDED_MODEL
+from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES
 from handlens.challenges.cells.predictor import PROBABILITY
 from handlens.challenges.cells.score import EMPTY_DICE
 from handlens.errors import DataError
-from handlens.inference.model import open_model
+from handlens.inference.model import is_model, open_model
 from handlens.io.files import replacing
 from handlens.io.images import read_grey, write_png
 from handlens.io.row_reader import RowReader, lasting
@@ -20,7 +21,7 @@ from handlens.masks.components import drop_small, fill_holes
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import Rle, encode
 from handlens.masks.showing import along_rows, mask_layers, reasons
-from handlens.types import Case, Prediction
+from handlens.types import Case, Prediction, Shape
 from handlens.views import CaseView, Layer
 
 if TYPE_CHECKING:
@@ -77,9 +78,17 @@ def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: 
         raise DataError(f"more than {MOST_PIXELS:,} pixels: solve it again with another model", file=case.path)
     mask = read_grey(path) > value * 255
     shape = mask.shape[0], mask.shape[1]
-    decision = open_model(model or INCLUDED_MODEL, challenge="cells").decision(CellsDecision)
+    decision = _decision_for(model or INCLUDED_MODEL, shape, contest=is_contest(case.path))
     filled = fill_holes(encode(mask, order="rows"), shape, largest=decision.largest_hole)
     return drop_small(filled, shape, smallest=decision.smallest)
+
+
+def _decision_for(folder: Path, shape: Shape, *, contest: bool) -> CellsDecision:
+    """The decision of the model that was asked about an image."""
+    decision = open_model(folder, challenge="cells").decision(CellsDecision)
+    if decision.follows_labels(shape, contest=contest) or not is_model(folder / OTHER_SLIDES):
+        return decision
+    return open_model(folder / OTHER_SLIDES, challenge="cells").decision(CellsDecision)
 
 
 def kept_file(out: Path, case: Case) -> Path:

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
-from handlens.challenges.forgery.detect.answer import decide, likely_groups
+from handlens.challenges.forgery.detect.answer import candidate_groups, decide
 from handlens.challenges.forgery.detect.findings import Match, TierName
-from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
-from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, included
+from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve, sigmoid
+from handlens.challenges.forgery.detect.verifier.decision import CLOSEST, Decision, Verifier, included
 from handlens.challenges.forgery.detect.verifier.features import describe
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.detect.verifier.trees import Tree, Trees
@@ -76,6 +76,16 @@ ROUNDS = 150
 ALARMS, CERTAIN = 0.02, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
 whoever is accused wrongly has more to lose than a score. Rule: a promise, not a measurement."""
+
+LOW, HIGH = 0.002, 0.05
+"""Share of authentic figures that are called forged at low and at high sensitivity. Rule: promises, too."""
+
+TAIL, FEWEST_SEEN = 0.1, 10
+"""Share of authentic figures, the most suspicious ones, that a rarer share is extrapolated from; and how many must
+exceed a threshold for it to be read off. By hand."""
+
+FURTHER = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
+"""Least probabilities that are tried for a group beside a surer one."""
 
 FEWEST_AUTHENTIC = 100
 """Authentic figures below which that share cannot be told."""
@@ -195,6 +205,9 @@ def predict_out_of_fold(examples: Sequence[Example], tiers: Sequence[str], weigh
     groups = np.array(_groups(examples))
     said = np.array([decision.figure(each) for each in surest[~forged]])
     decision = replace(decision, strict=_strictness(said, np.isin(groups, groups[forged])[~forged]))
+    if len(said) >= FEWEST_AUTHENTIC:
+        decision = replace(decision, low=threshold_of(said, LOW), high=threshold_of(said, HIGH))
+    decision = replace(decision, further=_further(examples, weighed, decision))
     decision = replace(decision, worth=_worth(examples, weighed, decision))
     answers = [answer_of(example, matches, decision) for example, matches in zip(examples, weighed, strict=True)]
     return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers, weighed)
@@ -209,8 +222,37 @@ def answer_of(example: Example, weighed: Sequence[Match], decision: Decision) ->
 
 def _surest(weighed: Sequence[Match]) -> float:
     """The probability of the surest group that may be the answer; 0 where there is none."""
-    groups = likely_groups(weighed)
+    groups = candidate_groups(weighed)
     return groups[0].probability if groups else 0.0
+
+
+def threshold_of(said: npt.NDArray[np.float64], share: float) -> float:
+    """The probability that this share of authentic figures exceeds, given what is said of some.
+
+    Where too few of these exceed it, their tail tells: above a high level, log-odds of honest figures fall off
+    exponentially.
+    """
+    if share * len(said) >= FEWEST_SEEN:
+        return float(np.quantile(said, 1 - share))
+    suspicious = np.sort(said[said > CLOSEST])[::-1]  # of most figures nothing is even a candidate
+    count = min(int(TAIL * len(said)), len(suspicious) - 1)
+    if count < 1:
+        return float(said.max())
+    clipped = np.minimum(suspicious, 1 - CLOSEST)
+    odds = np.log(clipped / (1 - clipped))
+    excess = float((odds[:count] - odds[count]).mean())
+    return sigmoid(float(odds[count]) + excess * math.log(count / len(said) / share))
+
+
+def _further(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:
+    """The probability for a group beside a surer one with which the answers for forged figures are best."""
+    pairs = [(example, some) for example, some in zip(examples, weighed, strict=True) if example.truth]
+
+    def mean_score(further: float) -> float:
+        tried = replace(decision, further=further)
+        return float(np.mean([score_one(answer_of(each, some, tried), each.truth) for each, some in pairs]))
+
+    return max(reversed(FURTHER), key=mean_score) if pairs else decision.further
 
 
 def _worth(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:

@@ -45,7 +45,7 @@ SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 """Pixels of the smallest piece that is kept: what may be chosen."""
 
 NEARLY = 0.005
-"""How much of F0.5 is given for a lower threshold: in scans unlike those learned from, ink gets lower probabilities."""
+"""How much of F0.5 is given for a lower threshold: in scans unlike those trained on, ink gets lower probabilities."""
 
 FEW_SHOWN = 3
 """Slices that a stack is also predicted with out of fold, to choose the decision for few."""
@@ -220,7 +220,7 @@ class Fragments:
         return decision.apply(prediction[0], part.mask, slices=part.slices)
 
     def seen(self) -> frozenset[int]:
-        """Parts that the model has learned from that `start` names: no fold may hold them out."""
+        """Parts that the model that `start` names was trained on: no fold may hold them out."""
         if not self.fields.start:
             return frozenset()
         known = open_model(Path(self.fields.start), challenge="ink").trained_on

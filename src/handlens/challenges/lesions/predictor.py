@@ -45,7 +45,7 @@ class Photograph:
 class LesionsPredictor:
     """A classifier whose decision is part of its graph. Artefact `occlusion`: where it looked (`occlusion.py`).
 
-    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it learned from look
+    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it was trained on look
     like; a picture that does not is warned about.
     """
 
@@ -54,6 +54,9 @@ class LesionsPredictor:
     facts: Mapping[str, Any] = field(default_factory=dict)
     model: Model | None = None
     domain: LesionsDomain | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<LesionsPredictor: {self.model}, {len(self.taxonomy.classes)} classes>"
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
@@ -130,7 +133,7 @@ def load_baseline(context: Context[str, LesionsSettings]) -> PhotoStatisticsPred
 
 
 def _domain_of(model: Model) -> LesionsDomain | None:
-    """What the photographs that a model learned from look like; None where its plan does not say."""
+    """What the photographs that a model was trained on look like; None where its plan does not say."""
     page = model.plan.results.get(FIELD)
     try:
         return LesionsDomain.parse(page) if isinstance(page, dict) else None

@@ -26,7 +26,7 @@ GENERATOR = "handlens inspect"
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class MatchPicture:
     """The picture of one match: a file, the group's and match's place in the record, and how it is shown."""
 
     path: Path
@@ -36,7 +36,7 @@ class Strip:
 
 
 def figure_page(
-    record: Record, overview: Path, strips: Sequence[Strip], colours: Mapping[str, str], back: str = ""
+    record: Record, overview: Path, strips: Sequence[MatchPicture], colours: Mapping[str, str], back: str = ""
 ) -> str:
     """Everything about one figure; `colours` has each group's, `back` is where the summary is."""
     return render(
@@ -53,6 +53,8 @@ def figure_page(
         drawn=_comparisons(record["groups"], strips, colours),
         doubtful=_match_rows(record["doubtful"], colours),
         doubtful_drawn=_comparisons(record["doubtful"], strips, colours),
+        fields=_match_rows(record["same_field"], colours),
+        fields_drawn=_comparisons(record["same_field"], strips, colours),
         panels=[(panel["kind"], describe_box(panel["box"])) for panel in record["panels"]],
         panels_title=f"{counted(len(record['panels']), 'panel')} seen",
     )
@@ -151,7 +153,9 @@ def _match_rows(groups: Sequence[Record], colours: Mapping[str, str]) -> list[di
     return rows
 
 
-def _comparisons(groups: Sequence[Record], strips: Sequence[Strip], colours: Mapping[str, str]) -> list[dict[str, Any]]:
+def _comparisons(
+    groups: Sequence[Record], strips: Sequence[MatchPicture], colours: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Each match that was drawn, and a note where some of a group were not."""
     items: list[dict[str, Any]] = []
     for group in groups:
@@ -199,7 +203,8 @@ def _agreement_words(agreement: Record | None) -> str:
 
 
 def _overview_caption(record: Record) -> str:
-    if not record["groups"] and not record["doubtful"]:
+    if not record["groups"] and not record["doubtful"] and not record["same_field"]:
         return "The figure as it was inspected."
     dashed = " Dashed: worth a look, not counted." if record["doubtful"] else ""
+    dashed += " Dashed in blue: the same field shown twice, not counted." if record["same_field"] else ""
     return f"Regions of one colour match; lines join the pairs that were compared.{dashed}"
