@@ -272,14 +272,10 @@ class Slides:
 
 
 def graph(network: nn.Module) -> Graph:
-    """`image` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, set_memory_format
-    from handlens.training.task import Graph
+    """`image` to `probability`."""
+    from handlens.training.networks import mask_graph
 
-    set_memory_format(network, channels_last=False)
-    example = np.random.default_rng(0).integers(0, 256, (2, 64, 96, 3), dtype=np.uint8)
-    sizes = {0: ("count", 1), 1: ("height", 32), 2: ("width", 32)}
-    return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
+    return mask_graph(network, "image", (2, 64, 96, 3), axes=(1, 2))
 
 
 def _infer_whole(predictor: CellsPredictor, case: Case) -> Probability:
