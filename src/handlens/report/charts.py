@@ -94,7 +94,7 @@ def draw_chart(chart: Chart) -> Markup:
         words = chart.names.get(name, ())
         parts.append(_series(axes, points, number % COLOURS, [str(escape(word)) for word in words], chart.points))
     label = f"{chart.title}: {chart.y} against {chart.x}"
-    legend = "" if len(chart.series) < 2 else _legend([str(escape(name)) for name in chart.series])
+    legend = "" if len(chart.series) < 2 else _legend([str(escape(name)) for name in chart.series], chart.points)
     head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
     return Markup(f"{head}{''.join(parts)}</svg>{legend}")
 
@@ -135,10 +135,15 @@ def _series(
     return f'<polyline class="line s{number}" points="{path}"/>{dots}'
 
 
-def _legend(names: Sequence[str]) -> str:
+def _legend(names: Sequence[str], as_points: bool) -> str:
+    def sign(number: int) -> str:
+        colour = f"s{number % COLOURS}"
+        if as_points:
+            return f'<circle class="{colour}" cx="19" cy="4" r="4"/>'
+        return f'<line class="line {colour}" x1="0" x2="24" y1="4" y2="4"/>'
+
     items = "".join(
-        f'<li><svg viewBox="0 0 24 8" aria-hidden="true">'
-        f'<line class="line s{number % COLOURS}" x1="0" x2="24" y1="4" y2="4"/></svg>{name}</li>'
+        f'<li><svg viewBox="0 0 24 8" aria-hidden="true">{sign(number)}</svg>{name}</li>'
         for number, name in enumerate(names)
     )
     return f'<ul class="legend">{items}</ul>'

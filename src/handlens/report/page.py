@@ -170,6 +170,7 @@ def _case(case: ShownCase, numbers: Mapping[str, int]) -> dict[str, Any]:
         "words": case.words,
         "warnings": warnings,
         "fault": case.fault,
+        "opens": bool(pictures.get("layers") or case.reasons or case.facts or case.warnings),
         "thumbnail": thumbnail,
         "size": (pictures.get("width", 1), pictures.get("height", 1)),
         "tags": list(dict.fromkeys(tag for tag in tags if tag)),

@@ -36,7 +36,7 @@ MISSED, FALSE, TRUE = (220, 30, 30), (30, 60, 230), (20, 160, 60)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutSlide:
-    """A slide with its label (0 or 255 as pixels) and what was answered out of fold, and how well."""
+    """A slide, its label (0 or 255 as pixels), what was predicted of it out of fold, and how good that is."""
 
     id: str
     source: str
