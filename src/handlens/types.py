@@ -253,7 +253,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
-    masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
+    masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
     fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
     sandboxed    whether `load` heeds the context's `untrusted`
