@@ -20,7 +20,7 @@ PROGRAM = Path(tiny_training.__file__)
 
 
 def run_program(slides, run, point=""):
-    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=600)
     return done.returncode, done.stderr
 
 
