@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from handlens.cli.groups import CLUSTER
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
+from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PATH
+from handlens.cli.output import fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command(short_help="Find copied regions in figures and PDFs; HTML report.")
@@ -21,14 +20,22 @@ PATH = click.Path(path_type=Path)
 @click.option(
     "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time limit for one figure."
 )
+@click.option(
+    "--sensitivity",
+    default="normal",
+    show_default=True,
+    type=click.Choice(("low", "normal", "high")),
+    help="How easily a figure is called forged: about 0.2, 1 or 5 % of honest ones are.",
+)
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
-@click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+@OVERWRITE
 @JSON
 def inspect(
     figures: tuple[Path, ...],
     out: Path | None,
     seconds: float,
+    sensitivity: Literal["low", "normal", "high"],
     workers: int | None,
     cluster: str | None,
     overwrite: bool,
@@ -39,7 +46,9 @@ def inspect(
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.challenges.forgery.inspection.reading import list_skipped
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.images import describe_skipped
 
     with (
         open_executor(cluster, workers) as executor,
@@ -50,18 +59,22 @@ def inspect(
             figures,
             out,
             seconds=seconds,
+            sensitivity=sensitivity,
             workers=workers or 1,
             executor=executor,
             overwrite=overwrite,
             progress=progress,
         )
+    unread = list_skipped(figures, out=out)
     if as_json:
-        print_json({"figures": records})
+        print_json({"figures": records, "skipped": [problem.as_json() for problem in unread]})
     for record in records:
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
             show(inspection.table(record))
+    if unread:
+        message(f"not looked at: {describe_skipped(unread)}")
     if out:
         message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)

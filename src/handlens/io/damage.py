@@ -189,7 +189,7 @@ def _skip_segments(content: bytes) -> int:
 
 
 def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
-    """DataError for what libjpeg warns of and goes on from: lost or misplaced markers, pixels that are made up.
+    """DataError for what libjpeg only warns of: lost or misplaced markers, pixels that are made up.
 
     An eighth of the size does, as all of the file is read for it. Rare layouts of colours that TurboJPEG does not take
     are looked at in another way, which finds only a missing end.

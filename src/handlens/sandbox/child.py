@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from handlens.sandbox import guard
-from handlens.sandbox.frames import KINDS, MAX_ANSWER, pack_arrays, read_frame, unpack_arrays, write_frame
+from handlens.sandbox.frames import KINDS, MAX_ANSWER, pack_arrays, read_frame, take_streams, unpack_arrays, write_frame
 from handlens.sandbox.verdicts import RefusedError, Verdict, harmless
 
 _QUIET = 4
@@ -21,7 +21,7 @@ _LACK = ("failed to allocate", "bad_alloc", "bad allocation", "cannot allocate")
 
 def main() -> None:
     """Serve one model until the requests end. What goes wrong is an answer too, unless the process dies of it."""
-    requests, answers = _take_streams()
+    requests, answers = take_streams()
     try:
         lock_up(requests, answers)
         _serve(requests, answers)
@@ -131,14 +131,3 @@ def _plain(text: str) -> str:
 def _slot(slot: Any) -> list[Any]:
     shape = [size if isinstance(size, int) else None for size in slot.shape]
     return [harmless(slot.name), harmless(slot.type), shape]
-
-
-def _take_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Requests and answers on descriptors of their own, so that what a library prints is no answer."""
-    answers = os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    os.dup2(answers, 3)
-    os.set_inheritable(3, False)
-    return open(0, "rb", closefd=False), open(3, "wb", closefd=False)

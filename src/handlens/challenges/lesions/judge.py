@@ -104,7 +104,7 @@ class _Probe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ModelRun:
     """What a model did: the class number of every case, seconds of scored questions, MiB of its file, notes."""
 
     said: Sequence[int]
@@ -160,18 +160,18 @@ def judge(
     missing: dict[str, None] = {}
     for number, path in enumerate(models):
 
-        def tell(done: int, before: int = number * len(cases)) -> None:
+        def advance(done: int, before: int = number * len(cases)) -> None:
             progress(before + done, len(models) * len(cases))
 
         try:
             with opened(path, limits) as model:
                 unguarded |= dict.fromkeys(model.unguarded)
                 missing |= dict.fromkeys(model.missing)
-                run = _run(model, cases, settings, SystemRandom(), tell)
+                run = _run(model, cases, settings, SystemRandom(), advance)
             judged.append(_scored(path, cases, run, truth, settings))
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
-        tell(len(cases))
+        advance(len(cases))
     return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
 
 
@@ -185,8 +185,12 @@ def _readable(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _run(
-    model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
-) -> _Run:
+    model: GuardedModel,
+    cases: Sequence[Case],
+    settings: LesionsSettings,
+    dice: Random,
+    progress: Callable[[int], None],
+) -> _ModelRun:
     """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
 
     Scored questions, their repetitions and those with one input exchanged come in an order that `dice` make, so that
@@ -208,10 +212,10 @@ def _run(
     for done, question in enumerate(plan, 1):
         seconds = examination.ask_alone(question)
         times += [seconds] if question in natural else []
-        tell(done * len(cases) // len(plan))
+        progress(done * len(cases) // len(plan))
     notes += [*_check_times(times), *_check_both_inputs(examination, probes)]
     said = [int(np.argmax(examination.answers[question])) for question in scored]
-    return _Run(said, times, model.size / _MIB, notes)
+    return _ModelRun(said, times, model.size / _MIB, notes)
 
 
 def _content(case: Case) -> bytes:
@@ -288,7 +292,7 @@ def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> l
     return notes
 
 
-def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
+def _scored(path: Path, cases: Sequence[Case], run: _ModelRun, truth: Truth[str], settings: LesionsSettings) -> Judged:
     taxonomy = TAXONOMIES[settings.taxonomy]
     true = [truth.read(case) for case in cases]
     parts = score_classes(true, [taxonomy.classes[number] for number in run.said], taxonomy)
