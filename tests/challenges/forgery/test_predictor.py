@@ -168,3 +168,22 @@ def test_an_answer_that_time_cut_short_is_marked(tmp_path):
     cut = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=0.0))
     assert cut.artefacts[FINDINGS].cut
     assert cut.warnings[0].startswith("the limit of 0 s ended the search early (")
+
+
+def test_an_answer_that_is_not_marked_is_that_of_any_machine(tmp_path):
+    """However little time there is: the answer is that without a limit, or says that it was cut short."""
+    picture, _ = forged(turn=20)
+    whole = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=1e6))
+    assert (whole.warnings, PLAIN_PREDICTOR(picture).cut) == ((), ())
+    runs = [(run.starts.tolist(), run.lengths.tolist()) for run in whole.answer]
+    assert runs
+    marked = 0
+    for seconds in (0.0, 0.01, 0.1, 0.4):
+        found = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=seconds))
+        assert bool(found.warnings) == bool(found.artefacts[FINDINGS].cut)
+        assert found.warnings or [(run.starts.tolist(), run.lengths.tolist()) for run in found.answer] == runs
+        marked += bool(found.warnings)
+    assert marked
+    hurried = replace(PLAIN_PREDICTOR, seconds=0.0)(picture)
+    assert hurried.cut
+    assert "cut short by its time limit" in repr(hurried)
