@@ -50,9 +50,12 @@ def name_groups(findings: Findings) -> list[Named]:
     """Groups numbered from 1, the surest first, then doubtful ones and fields that are shown twice; what was copied
     together is one region.
     """
-    kinds = ((findings.groups, {}), (findings.doubtful, {"doubtful": True}), (findings.fields, {"same_field": True}))
-    groups = [(group, kind) for some, kind in kinds for group in some]
-    return [replace(_name(str(number), bundle(group)), **kind) for number, (group, kind) in enumerate(groups, start=1)]
+    kinds = ((findings.groups, False, False), (findings.doubtful, True, False), (findings.fields, False, True))
+    groups = [(group, doubtful, field) for some, doubtful, field in kinds for group in some]
+    return [
+        replace(_name(str(number), bundle(group)), doubtful=doubtful, same_field=field)
+        for number, (group, doubtful, field) in enumerate(groups, start=1)
+    ]
 
 
 def outlines(patch: Patch) -> list[Any]:

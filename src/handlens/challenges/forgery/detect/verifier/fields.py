@@ -37,7 +37,9 @@ def split_fields(canvas: Canvas, matches: Sequence[Match]) -> tuple[list[Match],
     fields = [match for match, other in pairs if other and _in_line(match)]
 
     def shows_field(match: Match) -> bool:
-        return _in_line(match) and any(_shares_place(match, field) or _moves_as(match, field) for field in fields)
+        if _in_line(match):
+            return any(_shares_place(match, field) or _moves_as(match, field) for field in fields)
+        return any(_joins_the_same(match, field) for field in fields)
 
     shown = [match for match, other in pairs if (other and _in_line(match)) or shows_field(match)]
     return [match for match, other in pairs if not other and not shows_field(match)], shown
@@ -108,6 +110,12 @@ def _in_line(match: Match) -> bool:
 def _shares_place(one: Match, other: Match) -> bool:
     """Whether the middle of a region of one lies in the box of a region of the other."""
     return any(_overlap(mine, theirs) for mine in (one.source, one.copy) for theirs in (other.source, other.copy))
+
+
+def _joins_the_same(one: Match, other: Match) -> bool:
+    """Whether two matches are between the same two places, if not quite aligned alike."""
+    straight = _overlap(one.source, other.source) and _overlap(one.copy, other.copy)
+    return straight or (_overlap(one.source, other.copy) and _overlap(one.copy, other.source))
 
 
 def _moves_as(one: Match, other: Match) -> bool:
