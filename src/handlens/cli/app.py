@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
+from handlens.cli.options import PATH
 from handlens.cli.output import message, with_verbosity
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command()

@@ -9,11 +9,9 @@ from typing import Literal
 
 import click
 
-from handlens.cli.groups import CLUSTER
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
+from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PATH
+from handlens.cli.output import fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command(short_help="Find copied regions in figures and PDFs; HTML report.")
@@ -31,7 +29,7 @@ PATH = click.Path(path_type=Path)
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
-@click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+@OVERWRITE
 @JSON
 def inspect(
     figures: tuple[Path, ...],
@@ -48,7 +46,9 @@ def inspect(
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.challenges.forgery.inspection.reading import list_skipped
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.images import describe_skipped
 
     with (
         open_executor(cluster, workers) as executor,
@@ -65,13 +65,16 @@ def inspect(
             overwrite=overwrite,
             progress=progress,
         )
+    unread = list_skipped(figures, out=out)
     if as_json:
-        print_json({"figures": records})
+        print_json({"figures": records, "skipped": [problem.as_json() for problem in unread]})
     for record in records:
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
             show(inspection.table(record))
+    if unread:
+        message(f"not looked at: {describe_skipped(unread)}")
     if out:
         message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.options import PART, PATH
 from handlens.cli.output import (
     details,
     make_table,
@@ -26,7 +27,6 @@ from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
 LIMITS = Limits()
-PATH = click.Path(path_type=Path)
 
 
 def judge_command(challenge: AnyChallenge) -> click.Command:
@@ -35,7 +35,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("models", nargs=-1, required=True, type=PATH)
     @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases and their labels.")
-    @click.option("--part", type=click.Choice(["train", "test"]), help="Part of it  [default: test, else train]")
+    @PART
     @click.option(
         "--memory-mib",
         default=LIMITS.memory_mib,

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from handlens.cli.output import JSON, print_json, with_verbosity
-
-PATH = click.Path(path_type=Path)
+from handlens.cli.options import JSON, PATH
+from handlens.cli.output import print_json, with_verbosity
 
 
 @click.command()

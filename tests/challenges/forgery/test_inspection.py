@@ -16,7 +16,7 @@ from handlens.challenges.forgery import inspection
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match
 from handlens.challenges.forgery.inspection import aligning, bundling, drawing, strips, words
 from handlens.challenges.forgery.inspection.naming import name_groups
-from handlens.challenges.forgery.inspection.reading import find_figures, list_files
+from handlens.challenges.forgery.inspection.reading import find_figures, list_files, list_skipped
 from handlens.cli import cli
 from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
@@ -539,6 +539,18 @@ def test_a_folder_of_unread_formats_names_one_and_what_to_do(tmp_path):
         inspect([tmp_path])
 
 
+def test_pictures_that_are_not_looked_at_are_named(tmp_path):
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    write_png(tmp_path / "in" / "a.png", np.zeros((20, 20), np.uint8))
+    for name in ("b.bmp", "sub/c.webp", ".d.bmp", "notes.txt"):
+        (tmp_path / "in" / name).write_bytes(b"x")
+    found = list_skipped([tmp_path / "in", tmp_path / "in" / "a.png"], out=None)
+    assert [problem.file for problem in found] == ["b.bmp", "sub/c.webp"]
+    run = CliRunner().invoke(cli, ["inspect", str(tmp_path / "in"), "--seconds", "1"])
+    assert "not looked at: b.bmp: BMP is not read here" in run.stderr
+    assert "1 more file" in run.stderr
+
+
 def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
     write_png(tmp_path / "a.png", forged()[0])
     inspect([tmp_path / "a.png"], tmp_path / "out")
@@ -694,7 +706,7 @@ def test_the_detector_fits_the_command(tmp_path):
     figure[220:340, 400:560] = figure[40:160, 60:220]
     write_png(tmp_path / "a.png", figure)
     (record,) = inspection.inspect_figures([tmp_path / "a.png"])
-    assert record["settings"] == "at most 13 s for each figure"
+    assert record["settings"] == "at most 13 s for each figure, normal sensitivity"
     assert record["copies_found"]
     match = record["groups"][0]["matches"][0]
     assert match["agreement"]["correlation"] > 0.8  # the outline reaches a little beyond the copy

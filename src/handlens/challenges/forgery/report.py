@@ -117,6 +117,7 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
         tuple(reasons),
         tuple(Line(tuple(line["start"]), tuple(line["end"]), tuple(line["colour"])) for line in kept.get("lines", ())),
         tuple(_strip(out, strip) for strip in kept.get("strips", ())),
+        words="" if label is not None else f"{counted(len(said), 'group')} of copies" if said else "no copy found",
         facts=facts,
         tags=(*([] if label is None else tags), f"answered {'forged' if said else 'authentic'}"),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import FigureRequest, MadeFigure, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.challenges.forgery.options import ForgerySettings
@@ -59,19 +59,21 @@ def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings:
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
 
 
-def _wanted(size: int, settings: ForgerySettings) -> Wanted:
+def _wanted(size: int, settings: ForgerySettings) -> FigureRequest:
     """What the settings say of a figure."""
     sources = open_sources(Path(settings.sources)) if settings.sources else None
     kind, panels = settings.kind, settings.panels
     if (kind, panels) == ("panel reuse", "one"):
         raise HandlensError("panel reuse in figures of one panel: it needs two; leave out --panels, or say several")
-    return Wanted(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)
+    return FigureRequest(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)
 
 
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def _write_test(folder: Path, seed: int, cases: int, wanted: Wanted, *, first: int) -> list[tuple[str, str, str]]:
+def _write_test(
+    folder: Path, seed: int, cases: int, wanted: FigureRequest, *, first: int
+) -> list[tuple[str, str, str]]:
     """The test pictures and the rows of their solution: of the authentic ones half are twins, half look-alikes."""
     order = [int(number) for number in np.random.default_rng([seed]).permutation(cases)]
     authentic = order[: round(AUTHENTIC_SHARE * cases)]
@@ -110,7 +112,7 @@ def _stored(picture: ByteArray, mode: str) -> Array:
     return grey.astype(np.uint16) * 257 if mode == "16 bits" else grey
 
 
-def _write_training(folder: Path, name: str, made: Made, *, twin: bool, mode: str) -> None:
+def _write_training(folder: Path, name: str, made: MadeFigure, *, twin: bool, mode: str) -> None:
     write_png(folder / "train_images" / "forged" / f"{name}.png", _stored(made.forged, mode))
     authentic = folder / "train_images" / "authentic"
     authentic.mkdir(parents=True, exist_ok=True)

@@ -107,7 +107,7 @@ def _compute(
 ) -> Iterator[tuple[int, Map]]:
     """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
-    pool = ThreadPoolExecutor(resources.threads) if resources.threads else _Here()
+    pool = ThreadPoolExecutor(resources.threads) if resources.threads else _SameThread()
     windows = partial(_windows, source, rows, lines, resources.rows)
     with pool as threads, closing(prefetch(windows, room=1)) as ahead:
         try:
@@ -121,7 +121,7 @@ def _compute(
             threads.shutdown(cancel_futures=True)
 
 
-class _Here(Executor):
+class _SameThread(Executor):
     """Does work at once, in the calling thread."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:

@@ -57,6 +57,10 @@ LEAST_TIMINGS = 40
 REPEATED = 0.1
 """Part of the cases that is asked once more, at random places among the others."""
 
+UNEVEN, UNEVEN_SECONDS = 3.0, 0.01
+"""How many times the median, and how far above it, the mean time without the slowest twentieth is worth a note: the
+median does not show a model that is quick about half of the photographs and slow about the others."""
+
 SWAPPED = 48
 """Questions with another case's demographics, and with another's photograph, among the scored: of all cases in turn.
 
@@ -100,7 +104,7 @@ class _Probe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ModelRun:
     """What a model did: the class number of every case, seconds of scored questions, MiB of its file, notes."""
 
     said: Sequence[int]
@@ -156,18 +160,18 @@ def judge(
     missing: dict[str, None] = {}
     for number, path in enumerate(models):
 
-        def tell(done: int, before: int = number * len(cases)) -> None:
+        def advance(done: int, before: int = number * len(cases)) -> None:
             progress(before + done, len(models) * len(cases))
 
         try:
             with opened(path, limits) as model:
                 unguarded |= dict.fromkeys(model.unguarded)
                 missing |= dict.fromkeys(model.missing)
-                run = _run(model, cases, settings, SystemRandom(), tell)
+                run = _run(model, cases, settings, SystemRandom(), advance)
             judged.append(_scored(path, cases, run, truth, settings))
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
-        tell(len(cases))
+        advance(len(cases))
     return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
 
 
@@ -181,8 +185,12 @@ def _readable(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _run(
-    model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
-) -> _Run:
+    model: GuardedModel,
+    cases: Sequence[Case],
+    settings: LesionsSettings,
+    dice: Random,
+    progress: Callable[[int], None],
+) -> _ModelRun:
     """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
 
     Scored questions, their repetitions and those with one input exchanged come in an order that `dice` make, so that
@@ -204,10 +212,10 @@ def _run(
     for done, question in enumerate(plan, 1):
         seconds = examination.ask_alone(question)
         times += [seconds] if question in natural else []
-        tell(done * len(cases) // len(plan))
-    notes += _check_both_inputs(examination, probes)
+        progress(done * len(cases) // len(plan))
+    notes += [*_check_times(times), *_check_both_inputs(examination, probes)]
     said = [int(np.argmax(examination.answers[question])) for question in scored]
-    return _Run(said, times, model.size / _MIB, notes)
+    return _ModelRun(said, times, model.size / _MIB, notes)
 
 
 def _content(case: Case) -> bytes:
@@ -261,6 +269,15 @@ def _probes(cases: Sequence[Case], people: Sequence[Person], dice: Random) -> li
     return probes
 
 
+def _check_times(times: Sequence[float]) -> list[str]:
+    """A note where some photographs take a model many times as long as others."""
+    usual = sorted(times)[: math.ceil(0.95 * len(times))]  # what the machine did beside it is no note
+    middle, mean = statistics.median(times), statistics.fmean(usual)
+    if mean <= max(UNEVEN * middle, middle + UNEVEN_SECONDS):
+        return []
+    return [f"its time depends on the photograph: {1000 * middle:.3g} ms in the median, {1000 * mean:.3g} in the mean"]
+
+
 def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> list[str]:
     """RefusedError where no answer changes with the demographics, or none with the photograph; a note where few do."""
     notes = []
@@ -275,7 +292,7 @@ def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> l
     return notes
 
 
-def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
+def _scored(path: Path, cases: Sequence[Case], run: _ModelRun, truth: Truth[str], settings: LesionsSettings) -> Judged:
     taxonomy = TAXONOMIES[settings.taxonomy]
     true = [truth.read(case) for case in cases]
     parts = score_classes(true, [taxonomy.classes[number] for number in run.said], taxonomy)

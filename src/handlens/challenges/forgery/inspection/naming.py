@@ -50,12 +50,10 @@ def name_groups(findings: Findings) -> list[Named]:
     """Groups numbered from 1, the surest first, then doubtful ones and fields that are shown twice; what was copied
     together is one region.
     """
-    kinds = ((findings.groups, False, False), (findings.doubtful, True, False), (findings.fields, False, True))
-    groups = [(group, doubtful, field) for some, doubtful, field in kinds for group in some]
-    return [
-        replace(_name(str(number), bundle(group)), doubtful=doubtful, same_field=field)
-        for number, (group, doubtful, field) in enumerate(groups, start=1)
-    ]
+    marked: list[tuple[Group, dict[str, Any]]] = [(group, {}) for group in findings.groups]
+    marked += [(group, {"doubtful": True}) for group in findings.doubtful]
+    marked += [(group, {"same_field": True}) for group in findings.fields]
+    return [replace(_name(str(number), bundle(group)), **marks) for number, (group, marks) in enumerate(marked, 1)]
 
 
 def outlines(patch: Patch) -> list[Any]:

@@ -45,6 +45,9 @@ share of all levels, and the share of its rows or columns that have it at one pl
 SEAM_RANGE = (5, 95)
 """Percentiles between which all levels lie. By hand."""
 
+BRIDGE = 7
+"""Pixels across the places at which touching objects are split, at one of the thresholds. By hand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blob:
@@ -115,7 +118,7 @@ def raised(canvas: Canvas, number: int) -> ByteArray:
 def _foregrounds(grey: ByteArray) -> Iterator[npt.NDArray[Any]]:
     level, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
     cross = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
-    wide = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (7, 7))
+    wide = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (BRIDGE, BRIDGE))
     for share in SHARES:
         bright = (grey > share * level).astype(np.uint8)
         yield cv2.morphologyEx(bright, cv2.MORPH_OPEN, cross)
