@@ -239,7 +239,7 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
 @cache
 def photographs(sources: Sources | None) -> tuple[Picture, ...]:
     """A few clean sources, to stand beside drawn figures."""
-    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.entries[::8] if sources else ()))
+    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.pictures[::8] if sources else ()))
 
 
 def read_sources() -> Sources | None:
@@ -256,7 +256,7 @@ def list_questions(figures: int) -> Iterator[Question]:
         for case in truth.cases:
             yield Question(groups.get(case.id.split("/")[0], "other"), case.path, tuple(truth.read(case)))
     sources = read_sources()
-    for entry in sources.entries if sources else ():
+    for entry in sources.pictures if sources else ():
         yield Question("sources", entry.picture)
     for group in ("figures", "blots"):
         for path in list_images(SHARED / group) if (SHARED / group).is_dir() else ():
