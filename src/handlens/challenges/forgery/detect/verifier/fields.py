@@ -9,6 +9,7 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Patch
+from handlens.challenges.forgery.detect.geometry.correlation import correlations
 from handlens.challenges.forgery.detect.geometry.points import interior, moved, sample
 
 OTHER_COLOUR = 0.3
@@ -19,6 +20,9 @@ COLOURLESS = 8.0
 
 SOFT = 2.5
 """Gaussian blur, in pixels, of the colours that are compared: noise has a colour in each pixel. By hand."""
+
+ONE_CHANNEL = 0.5
+"""Correlation of two views in the colour that they share, at least, where one shows another besides. By hand."""
 
 UPRIGHT, AS_LARGE, IN_LINE = 3.0, 0.03, 3.0
 """Degrees, share of size, and pixels off a row or column by which two views of one field differ. By hand."""
@@ -89,6 +93,8 @@ def _joins_views(canvas: Canvas, chroma: FloatArray | None, match: Match) -> boo
     one, other = panels
     if one is None or other is None or one is other:
         return False
+    if np.abs(np.subtract(one.shape, other.shape)).max() > IN_LINE:  # views of one field are cut alike
+        return False
     step = np.subtract(match.copy.centre, match.source.centre)
     between = np.array([other.left - one.left, other.top - one.top])
     if np.abs(step - between).max() > IN_LINE:
@@ -96,6 +102,8 @@ def _joins_views(canvas: Canvas, chroma: FloatArray | None, match: Match) -> boo
     whole = Patch(one.top, one.left, np.ones(one.shape, np.bool_))
     matrix = np.column_stack([np.eye(2), step])
     views = Match(whole, whole, matrix, match.tier, {})
+    if correlations(*_colours(chroma, views)).max() < ONE_CHANNEL:  # two fields, and a region copied between them
+        return False
     return max(recoloured(chroma, views), _shows_more(chroma, views)) > OTHER_COLOUR
 
 
