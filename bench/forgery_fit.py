@@ -19,13 +19,14 @@ import numpy as np
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.findings import TierName
-from handlens.challenges.forgery.fitting import Example, fit_verifier, predict_out_of_fold
+from handlens.challenges.forgery.fitting import predict_out_of_fold
 from handlens.challenges.forgery.forger.made import FigureRequest, MadeFigure, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
 from handlens.challenges.forgery.score import ORDER
 from handlens.challenges.forgery.training import weigh
+from handlens.challenges.forgery.verifier_fitting import Example, fit_verifier
 from handlens.io.files import write_text
 from handlens.io.images import list_images, read_image, write_png
 from handlens.masks.rle import Rle, encode

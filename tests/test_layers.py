@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"settings"},
-    {"views", "judgements", "licences", "work"},
+    {"views", "judgements", "licences", "work", "cases"},
     {"types"},
     {"progress"},
     {"masks"},

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import DataError, Problem, SubmissionError, counted
+from handlens.errors import Problem, SubmissionError, counted
 from handlens.io.gate import open_file
 from handlens.io.submissions import require_submission
-from handlens.pipeline.folders import find_truth
+from handlens.pipeline.folders import open_truth
 from handlens.pipeline.reporting import (
     ReportedCases,
     about_score,
@@ -39,7 +39,7 @@ def report_score(
     """The report of a submission that was scored, written to `page` and its twin."""
     cases = _pictured(challenge, truth, score, part)
     answers = require_submission(file, challenge.codec(settings), cases)
-    opened = _opened(challenge, truth, part, settings)
+    opened = open_truth(challenge, truth, settings, part)
     labels = {case.id: opened.read(case) for case in opened.cases if case.id in answers}
     scores = {case.id: case for case in score.cases}
     known = ReportedCases(cases, answers, labels, scores, {})
@@ -70,13 +70,6 @@ def report_score(
     )
     write_report(report, page)
     return page
-
-
-def _opened(challenge: AnyChallenge, truth: Path, part: Part | None, settings: Any) -> Truth[Any]:
-    place = find_truth(challenge, truth, settings, part)
-    if place is None:
-        raise DataError("no truth/ for its test part: add it, or say --part train", file=truth)
-    return challenge.open_truth(place, settings)
 
 
 def _pictured(challenge: AnyChallenge, truth: Path, score: Score, part: Part | None) -> list[Case]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from handlens.challenges.cells.finishing import FALSE, MISSED, HeldOut, card_lines, draw_failures
+from handlens.challenges.cells.finishing import FALSE, MISSED, HeldOutSlide, card_lines, draw_failures
 from handlens.io.images import read_rgb
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import encode
@@ -19,7 +19,7 @@ def held_out(id, source, *, right, height=40):
     label, answer = encode(true, order="rows"), encode(said, order="rows")
     probability = np.where(said, 0.8, 0.2).astype(np.float32)
     value = dice(compare(answer, label), empty=1.0)
-    return HeldOut(id, source, GREY[:height], true.astype(np.uint8) * 255, label, answer, value, probability)
+    return HeldOutSlide(id, source, GREY[:height], true.astype(np.uint8) * 255, label, answer, value, probability)
 
 
 def test_every_source_has_a_row_and_its_worst_slides_are_named():

@@ -12,18 +12,15 @@ from handlens.challenges.forgery.detect.verifier.decision import SENSITIVITIES, 
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.fitting import (
     ALARMS,
-    CORRECTED,
     FEWEST_AUTHENTIC,
-    FEWEST_COPIES,
-    Example,
     _calibrate,
     _strictness,
-    fit_verifier,
     score_one,
     threshold_of,
 )
 from handlens.challenges.forgery.match_labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.match_records import MatchRecord
+from handlens.challenges.forgery.verifier_fitting import CORRECTED, FEWEST_COPIES, Example, fit_verifier
 from handlens.masks.rle import encode
 from handlens.types import Case
 

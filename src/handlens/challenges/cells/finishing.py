@@ -35,8 +35,8 @@ MISSED, FALSE, TRUE = (220, 30, 30), (30, 60, 230), (20, 160, 60)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """A slide with its label (0 or 255 as pixels) and what was answered out of fold, and how well."""
+class HeldOutSlide:
+    """A slide, its label (0 or 255 as pixels), what was predicted of it out of fold, and how good that is."""
 
     id: str
     source: str
@@ -52,7 +52,7 @@ class HeldOut:
         return compare(self.answer, self.label)
 
 
-def card_lines(slides: Sequence[HeldOut]) -> list[str]:
+def card_lines(slides: Sequence[HeldOutSlide]) -> list[str]:
     """Markdown: a row for each source, pixels by how probable a nucleus is said to be, the worst slides."""
     found = _by_source(slides)
     levels = {source: sum((_count_levels(each) for each in own), np.zeros((2, 256), np.int64)) for source, own in
@@ -92,7 +92,7 @@ def calibration_error(levels: Numbers) -> float:
     return sum(count * abs(said - true) for count, said, true in rows) / max(1, total)
 
 
-def draw_failures(slides: Sequence[HeldOut], path: Path) -> None:
+def draw_failures(slides: Sequence[HeldOutSlide], path: Path) -> None:
     """The places of the two worst slides of each source where most is wrong, side by side."""
     shown = [_draw(each) for own in _by_source(slides).values() for each in own[:2]]
     height = max(each.shape[0] for each in shown)
@@ -100,20 +100,20 @@ def draw_failures(slides: Sequence[HeldOut], path: Path) -> None:
     write_jpeg(path, np.concatenate(padded, axis=1), quality=85)
 
 
-def _by_source(slides: Sequence[HeldOut]) -> Mapping[str, list[HeldOut]]:
+def _by_source(slides: Sequence[HeldOutSlide]) -> Mapping[str, list[HeldOutSlide]]:
     """Slides of each source, the worst first."""
-    found: dict[str, list[HeldOut]] = {}
+    found: dict[str, list[HeldOutSlide]] = {}
     for each in sorted(slides, key=lambda slide: slide.dice):
         found.setdefault(each.source, []).append(each)
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 
-def _quality(slide: HeldOut) -> tuple[float, float, float]:
+def _quality(slide: HeldOutSlide) -> tuple[float, float, float]:
     counts = slide.counts
     return slide.dice, precision(counts), recall(counts)
 
 
-def _count_levels(slide: HeldOut) -> Numbers:
+def _count_levels(slide: HeldOutSlide) -> Numbers:
     """Pixels outside and inside of nuclei at each of 256 levels of probability."""
     levels = np.rint(slide.probability * 255).astype(np.uint8)
     return np.stack([np.bincount(levels[where], minlength=256) for where in (slide.mask == 0, slide.mask > 0)])
@@ -130,7 +130,7 @@ def _bins(levels: Numbers) -> Iterator[tuple[int, float, float]]:
         yield count, float((both * values)[mine].sum() / max(1, count)), float(levels[1][mine].sum() / max(1, count))
 
 
-def _draw(slide: HeldOut) -> Bytes:
+def _draw(slide: HeldOutSlide) -> Bytes:
     """The window with most wrong pixels: missed and false ones tinted, true outlines drawn."""
     shape = slide.mask.shape
     said, true = decode(slide.answer, (shape[0], shape[1]), order=ORDER), slide.mask > 0

@@ -16,7 +16,7 @@ from handlens.challenges.cells.augment import cut, edge_weight
 from handlens.challenges.cells.calibration import SlideCurve, dice_at_levels, fit_slide_threshold
 from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.finishing import FAILURES, HeldOut, card_lines, draw_failures
+from handlens.challenges.cells.finishing import FAILURES, HeldOutSlide, card_lines, draw_failures
 from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
 from handlens.challenges.cells.options import PRESETS, SCHEDULE, CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import CellsPredictor
@@ -228,7 +228,7 @@ class Slides:
         stored = store_half(finished.model, self._samples(), least=LEAST_ROUNDED)
         values = {case.id: case.value for case in finished.score.cases}
         held_out = [
-            HeldOut(
+            HeldOutSlide(
                 case.id,
                 source,
                 *self.pairs[index],
@@ -272,14 +272,10 @@ class Slides:
 
 
 def graph(network: nn.Module) -> Graph:
-    """`image` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, set_memory_format
-    from handlens.training.task import Graph
+    """`image` to `probability`."""
+    from handlens.training.networks import mask_graph
 
-    set_memory_format(network, channels_last=False)
-    example = np.random.default_rng(0).integers(0, 256, (2, 64, 96, 3), dtype=np.uint8)
-    sizes = {0: ("count", 1), 1: ("height", 32), 2: ("width", 32)}
-    return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
+    return mask_graph(network, "image", (2, 64, 96, 3), axes=(1, 2))
 
 
 def _infer_whole(predictor: CellsPredictor, case: Case) -> Probability:

@@ -272,14 +272,10 @@ def f_half_at_levels(coarse: Map, part: FragmentPart) -> npt.NDArray[np.float64]
 
 
 def graph(layers: int, network: nn.Module) -> Graph:
-    """`window` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, set_memory_format
-    from handlens.training.task import Graph
+    """`window` to `probability`."""
+    from handlens.training.networks import mask_graph
 
-    set_memory_format(network, channels_last=False)
-    example = np.random.default_rng(0).integers(0, 256, (2, layers, 64, 96), dtype=np.uint8)
-    sizes = {0: ("count", 1), 2: ("height", 32), 3: ("width", 32)}
-    return Graph(Probability(network), {"window": example}, "probability", {"window": sizes})
+    return mask_graph(network, "window", (2, layers, 64, 96), axes=(2, 3))
 
 
 def measure(logits: Tensor, batch: Mapping[str, Tensor]) -> float:

@@ -51,6 +51,13 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
         Literal["m", "f", "male", "female"] | None, setting("Gender of the person, likewise.", "solve")
     ] = None
     site: Annotated[Site | None, setting("Body site or its number, likewise.", "solve")] = None
+    per_lesion: Annotated[
+        bool,
+        setting(
+            "One answer for each lesion: the mean over its photographs, those with the same lesion_id in the table.",
+            "solve",
+        ),
+    ] = False
     write: Annotated[
         str | None,
         setting(

@@ -23,7 +23,8 @@ CLOSEST = 1e-9
 
 
 SENSITIVITIES: Mapping[str, float] = {"low": 0.25, "normal": 0.5, "high": 0.75}
-"""Where the named sensitivities lie on the scale from 0, nothing is answered, to 1, everything is that may be."""
+"""Where the named sensitivities lie on the scale from 0, nothing is answered, to 1, everything is that may be.
+Rule: evenly apart, as promised."""
 
 
 class Verifier(Protocol):
