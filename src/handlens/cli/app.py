@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from handlens.cli.output import message, with_verbosity
-
-PATH = click.Path(path_type=Path)
+from handlens.cli.paths import PATH
 
 
 @click.command()

@@ -11,13 +11,12 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, columns, message, print_json, with_verbosity
+from handlens.cli.paths import PATH
 from handlens.errors import HandlensError, counted
 from handlens.io.gate import read_text
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command("list")

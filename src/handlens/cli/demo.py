@@ -18,8 +18,7 @@ from handlens.cli.output import (
     resumable,
     with_verbosity,
 )
-
-PATH = click.Path(path_type=Path)
+from handlens.cli.paths import PATH
 
 
 @click.command(short_help="Solve and score synthetic data of all four challenges.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 import click
 
 from handlens.cli.output import with_verbosity
+from handlens.cli.paths import PATH
 from handlens.errors import HandlensError
 from handlens.settings import Field, fields_of
 
@@ -106,7 +107,7 @@ def _option(field: Field) -> click.Option:
     if field.choices:
         kind = _Choice(field.choices)
     elif field.type is Path:
-        kind = click.Path(path_type=Path)
+        kind = PATH
     elif field.type is int:
         kind = click.IntRange(field.minimum, field.maximum)  # type: ignore[arg-type]
     elif field.type is float:

@@ -10,9 +10,8 @@ import click
 
 from handlens.cli.groups import CLUSTER
 from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
+from handlens.cli.paths import PATH
 from handlens.errors import counted
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command(short_help="Find copied regions in figures and PDFs; HTML report.")

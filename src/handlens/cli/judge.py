@@ -21,12 +21,12 @@ from handlens.cli.output import (
     progress_bar,
     with_verbosity,
 )
+from handlens.cli.paths import PATH
 from handlens.cli.score import tell_page
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
 
 LIMITS = Limits()
-PATH = click.Path(path_type=Path)
 
 
 def judge_command(challenge: AnyChallenge) -> click.Command:

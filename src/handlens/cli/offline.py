@@ -10,13 +10,12 @@ import click
 
 from handlens.cli.groups import ChallengeGroup
 from handlens.cli.output import JSON, fail, message, print_json, progress_bar, with_verbosity
+from handlens.cli.paths import PATH
 from handlens.cli.solve import DURATION
 from handlens.errors import describe
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
-
-PATH = click.Path(path_type=Path)
 
 
 def _bundle(challenge: AnyChallenge) -> click.Command:

@@ -12,12 +12,12 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.output import JSON, Verbosity, fail, message, print_json, print_score
+from handlens.cli.paths import PATH
 from handlens.errors import counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
 
-PATH = click.Path(path_type=Path)
 PART = click.option(
     "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
 )
@@ -105,9 +105,11 @@ def _score(challenge: AnyChallenge) -> click.Command:
 def _page_of(file: Path, out: Path | None) -> Path | None:
     """Where the page goes: as asked for, else beside the submission, unless a file of others has that name."""
     from handlens.errors import DataError
+    from handlens.io.gate import RemotePath
     from handlens.report.page import refuse_foreign_page
 
-    target = out or file.with_name(f"{file.stem}.report.html")
+    name = f"{file.stem}.report.html"
+    target = out or (Path(name) if isinstance(file, RemotePath) else file.with_name(name))
     try:
         refuse_foreign_page(target)
     except DataError as error:

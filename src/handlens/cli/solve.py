@@ -11,13 +11,12 @@ import click
 
 from handlens.cli.groups import CLUSTER, ChallengeGroup, with_options
 from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
+from handlens.cli.paths import PATH
 from handlens.cli.score import PART, REPORT, wanted
 from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
-
-PATH = click.Path(path_type=Path)
 
 
 class _Duration(click.ParamType[float]):

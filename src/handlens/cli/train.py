@@ -10,12 +10,11 @@ import click
 
 from handlens.cli.groups import ChallengeGroup, fields_help, with_options
 from handlens.cli.output import JSON, message, print_json, progress_bar, shown
+from handlens.cli.paths import PATH
 from handlens.cli.surroundings import exit_status
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
-
-PATH = click.Path(path_type=Path)
 
 
 def _train(challenge: AnyChallenge) -> click.Command:

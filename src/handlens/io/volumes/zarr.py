@@ -7,7 +7,6 @@ claims too much from filling the memory, and names the file that is damaged.
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -167,8 +166,8 @@ def _refuse_other(array: ZarrArray, opened: zarr.Array[Any]) -> None:
 
 
 def _chunk_files(array: ZarrArray) -> Iterator[str]:
-    with os.scandir(array.folder) as entries:
-        yield from (entry.name for entry in entries if not entry.name.startswith(".") and entry.name != "zarr.json")
+    names = (name for name, _ in gate.list_folder(array.folder))
+    yield from (name for name in names if not name.startswith(".") and name != "zarr.json")
 
 
 def _find_array(folder: Path) -> Path:

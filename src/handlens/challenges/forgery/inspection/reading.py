@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 
 from handlens.errors import DataError
 from handlens.io import documents
-from handlens.io.gate import open_file
+from handlens.io.gate import is_there, open_file, walk
 from handlens.io.images import Array, describe_skipped, skipped
 from handlens.io.pdf import PdfFigure
 from handlens.runstore.store import Journal
@@ -75,12 +74,12 @@ def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
     ours = out.resolve() if out else None
     number = 0
     closed: list[OSError] = []
-    for folder, below, names in os.walk(given, onerror=closed.append):
-        below[:] = sorted(name for name in below if not name.startswith(".") and Path(folder, name).resolve() != ours)
+    for folder, below, names in walk(given, failed=closed.append):
+        below[:] = sorted(name for name in below if not name.startswith(".") and (folder / name).resolve() != ours)
         for name in sorted(names):
             if name.lower().endswith(documents.SUFFIXES) and not name.startswith("."):
                 number += 1
-                path = Path(folder, name)
+                path = folder / name
                 yield path, path.relative_to(given).as_posix()
     for error in closed:  # a folder that may not be read is said, not passed over
         path = Path(error.filename)
@@ -92,7 +91,7 @@ def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
 
 def _figures(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:
     try:
-        if not os.path.lexists(path):
+        if not is_there(path) and not path.is_dir():
             raise DataError("no such file or folder", file=path)
         if documents.is_pdf(path):
             yield from _parts(path, name, known)
