@@ -1,5 +1,6 @@
 """An HTTP server on loopback that sends parts of files, counts what it sends, and fails as it is told."""
 
+import http.client
 import socket
 import struct
 import threading
@@ -13,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 
 class RangeServer(ThreadingHTTPServer):
-    """`fail(number, path)` says how the request of this number fails: a status, "reset", "cut", "slow" or None."""
+    """`fail(number, path)` says how the request of this number fails: a status, "reset", "cut", "slow", "trickle" or None."""
 
     daemon_threads = True
 
@@ -104,6 +105,11 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             time.sleep(5)
             start = half
+        if fault == "trickle":
+            for place in range(start, end):
+                self._count(content[place : place + 1])
+                time.sleep(0.02)
+            return
         self._count(content[start:end])
 
     def _count(self, part):
@@ -126,9 +132,57 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
+class Forwarder(RangeServer):
+    """Hands requests on to another server, and fails as it is told."""
+
+    def __init__(self, port):
+        super().__init__(".")
+        self.port = port
+        self.RequestHandlerClass = _Forwarding
+
+
+class _Forwarding(_Handler):
+    def _answer(self, *, body):
+        server = self.server
+        with server.lock:
+            server.requests += 1
+            fault = server.fail(server.requests, self.path)
+        if isinstance(fault, int):
+            return self._say(fault, b"no" if body else b"", "text/plain")
+        if fault == "reset":
+            return self._reset()
+        there = http.client.HTTPConnection("127.0.0.1", server.port)
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        there.request(self.command, self.path, content, dict(self.headers))
+        answer = there.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "date", "server"):
+                self.send_header(name, value)
+        if "Content-Length" not in answer.headers:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if fault == "cut":
+            self._count(content[: len(content) // 2])
+            return self._reset()
+        self._count(content)
+        there.close()
+        return None
+
+    def do_PUT(self):
+        self._answer(body=True)
+
+    def do_POST(self):
+        self._answer(body=True)
+
+    def do_DELETE(self):
+        self._answer(body=True)
+
+
 @contextmanager
-def serving(folder, **how):
-    with RangeServer(folder, **how) as server:
+def running(server):
+    with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -136,3 +190,8 @@ def serving(folder, **how):
         finally:
             server.shutdown()
             thread.join()
+
+
+def serving(folder, **how):
+    """A server of this folder, while the block runs."""
+    return running(RangeServer(folder, **how))

@@ -27,10 +27,10 @@ FOLDER = Facts(folder=True)
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes of a file as they come, from byte `first` on: a server that does not know parts sends all of it."""
+    """Bytes of a file as they come: those that were asked for, or the whole of it, where a server knows no parts."""
 
     facts: Facts
-    first: int
+    whole: bool
     parts: Iterator[bytes]
 
 

@@ -82,8 +82,7 @@ class HttpServer:
                 yield None
                 return
             _refuse(answer, url)
-            first = start if answer.status == 206 else 0
-            yield Body(_facts(answer, _total(answer, url)), first, _parts(answer))
+            yield Body(_facts(answer, _total(answer, url)), answer.status != 206, _parts(answer))
 
     def entries(self, path: RemotePath) -> list[tuple[str, Facts | None]]:
         url = f"{_url(path)}/"

@@ -60,7 +60,7 @@ class ObjectServer:
             return
         except Exception as error:
             _raise(path, error)
-        yield Body(_facts(found.meta), start, _parts(path, found))
+        yield Body(_facts(found.meta), asked is None, _parts(path, found))
 
     def entries(self, path: RemotePath) -> list[tuple[str, Facts | None]]:
         try:

@@ -120,17 +120,18 @@ class RemotePath(PosixPath):
         from handlens.io.remote.reading import open_file
 
         if mode not in ("r", "rb"):
-            raise self._closed()
+            raise self.closed()
         stream = open_file(self)
         return stream if mode == "rb" else io.TextIOWrapper(stream, encoding="utf-8")
 
     def mkdir(self, *_args: Any, **_how: Any) -> None:
-        raise self._closed()
+        raise self.closed()
 
     def unlink(self, *_args: Any, **_how: Any) -> None:
-        raise self._closed()
+        raise self.closed()
 
-    def _closed(self) -> DataError:
+    def closed(self) -> DataError:
+        """What is said to whoever would write to it."""
         return DataError("nothing is written to a server here: name a folder of this machine", file=self)
 
     def _mode(self) -> int | None:

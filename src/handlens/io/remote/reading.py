@@ -143,11 +143,11 @@ def _fetch(path: RemotePath, start: int, end: int | None, facts: Facts | None, m
                 if body is None:
                     break
                 _refuse_other(path, facts, body)
-                facts, first = body.facts, body.first if not got else first
-                if body.first < start + len(got):
-                    got, first, end = bytearray(), body.first, None
-                    most = LARGEST_WHOLE
-                if facts.size - first > most and end is None:
+                facts = body.facts
+                if body.whole:
+                    got, first, most = bytearray(), 0, most if end is None else LARGEST_WHOLE
+                    end = None
+                if end is None and facts.size - first > most:
                     raise DataError(f"{facts.size:,} bytes; at most {most:,} are read", file=path)
                 for part in body.parts:
                     got += part

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
@@ -35,7 +36,9 @@ class Ring:
 
     def __init__(self, room: int) -> None:
         self.room, self.head = room, 0
-        self.file = tempfile.TemporaryFile(prefix="handlens-")  # noqa: SIM115 - as long as the process lives
+        with tempfile.TemporaryFile(prefix="handlens-") as file:
+            self.file = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.file)
         self.pieces: dict[Key, list[_Piece]] = {}
         self.order: deque[tuple[Key, _Piece]] = deque()
         self.lock = threading.Lock()
@@ -48,7 +51,7 @@ class Ring:
             if number < 0 or known[number].end <= start:
                 return b""
             piece = known[number]
-            return os.pread(self.file.fileno(), min(most, piece.end - start), piece.place + start - piece.start)
+            return os.pread(self.file, min(most, piece.end - start), piece.place + start - piece.start)
 
     def gaps(self, key: Key, start: int, end: int) -> list[tuple[int, int]]:
         """What of these bytes is not known."""
@@ -75,7 +78,7 @@ class Ring:
             try:
                 written = 0
                 while written < len(data):
-                    written += os.pwrite(self.file.fileno(), memoryview(data)[written:], place + written)
+                    written += os.pwrite(self.file, memoryview(data)[written:], place + written)
             except OSError:
                 self.room = place
                 return

@@ -126,7 +126,7 @@ def _read(path: Path, packing: Packing, asked: tuple[int, int] | None) -> bytes 
         if not gate.is_there(path) and not path.is_dir():
             return None
         with gate.open_file(path) as stream:
-            data = _read_part(stream, gate.status_of(stream)[0], packing, asked)
+            data = _read_part(path, stream, packing, asked)
         is_index = packing.sharded and asked is not None and (asked[1] == 0 or len(data) == _index_size(packing, asked))
         if not is_index and not (packing.sharded and asked is None):
             refuse_too_much(data, packing)
@@ -137,8 +137,8 @@ def _read(path: Path, packing: Packing, asked: tuple[int, int] | None) -> bytes 
     return data
 
 
-def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int] | None) -> bytes:
-    largest = _largest(packing)
+def _read_part(path: Path, stream: Any, packing: Packing, asked: tuple[int, int] | None) -> bytes:
+    length, largest = gate.status_of(stream)[0], _largest(packing)
     start, end = asked or (0, length)
     if start < 0:  # counted from the end
         start, end = length + start, length
@@ -148,6 +148,7 @@ def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int
         raise Undecodable(f"truncated; a part of it ends at byte {end:,}, the file has {length:,}")
     if end - start > largest:
         raise Undecodable(f"{end - start:,} bytes, packed, where a chunk has {packing.size:,}")
+    gate.announce(path, [(start, end)])
     stream.seek(start)
     parts = []
     while start < end:  # one call gives 2 GB at most
