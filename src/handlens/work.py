@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Progress(Protocol):
@@ -18,6 +22,19 @@ class Progress(Protocol):
 
 def no_progress(_done: int, _total: int, _words: str = "", /) -> None:
     """Progress that nobody is told."""
+
+
+class Each(Protocol):
+    """Does the work of every item, which writes files into the folder that it is given; results in order."""
+
+    def __call__(
+        self, work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, /
+    ) -> list[Result]: ...
+
+
+def one_by_one(work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, /) -> list[Result]:
+    """`Each` in this process, in order."""
+    return [work(folder, item) for item in items]
 
 
 class Checkpoints(Protocol):

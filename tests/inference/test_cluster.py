@@ -17,8 +17,8 @@ from handlens.inference.executors import Processes
 
 pytest.importorskip("distributed")
 
-from handlens.inference.cluster import packed
 from handlens.inference.cluster_spec import open_cluster, read_cluster_file
+from handlens.inference.cluster_worker import packed
 
 pytestmark = [
     pytest.mark.slow,
@@ -337,7 +337,7 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch):
 
 
 def test_another_version_on_a_worker_is_refused(dask, monkeypatch):
-    monkeypatch.setattr("handlens.inference.cluster.version", lambda _name: "9.9.9")
+    monkeypatch.setattr("handlens.inference.cluster_worker.version", lambda _name: "9.9.9")
     with pytest.raises(
         HandlensError, match=r"the worker tcp://127.0.0.1:\d+ has handlens .*, the client 9\.9\.9: install"
     ):

@@ -10,10 +10,12 @@ import pytest
 import range_server
 import tifffile
 import zarr
+from click.testing import CliRunner
 from stacks import make_volume
 
 import handlens
 from handlens.challenges.forgery.inspection.reading import find_figures, list_files
+from handlens.cli import cli
 from handlens.errors import DataError, SubmissionError
 from handlens.io import gate, images, volumes
 from handlens.io.gate import place
@@ -404,6 +406,69 @@ def test_what_is_wrong_with_a_bucket(buckets, monkeypatch):
     with pytest.raises(DataError, match="failed 6 times, the last time with: status 503"):
         place("s3://nobody-has-it/third").exists()
     forwarder.fail = lambda number, name: None
+
+
+def run(*args) -> str:
+    """What a command says that must succeed."""
+    result = CliRunner().invoke(cli, [str(each) for each in args])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_an_output_goes_into_a_bucket_when_it_is_finished(buckets, slides, tmp_path, monkeypatch):
+    (forwarder, client), (folder, expected) = buckets, slides
+    client.create_bucket(Bucket="results")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    solve = ("solve", "cells", folder, "-o", "s3://results/run", "--solver", "baseline", "--no-report")
+    forwarder.fail = lambda number, name: 503 if number % 5 == 0 else None
+    said = run(*solve)
+    assert "s3://results/run/submission.csv: 2 cases, valid" in said
+    stored = client.get_object(Bucket="results", Key="run/submission.csv")["Body"].read()
+    assert stored == expected.submission.read_bytes()
+    assert not list(tmp_path.iterdir())
+    names = [each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]]
+    assert {"run/run.json", "run/score.json", "run/submission.csv"} <= set(names)
+    assert not [name for name in names if "unfinished" in name or "/." in name]
+    forwarder.fail = lambda number, name: None
+    other = CliRunner().invoke(cli, [*map(str, solve[:1]), "ink", str(folder), "-o", "s3://results/run"])
+    assert other.exit_code == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_upload_that_fails_is_all_that_is_done_again(buckets, slides, tmp_path, monkeypatch):
+    forwarder, client = buckets
+    client.create_bucket(Bucket="later")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    solve = ("solve", "cells", slides[0], "-o", "s3://later/run", "--solver", "baseline", "--no-report")
+    forwarder.fail = lambda number, name: 503 if "submission" in name else None
+    broken = CliRunner().invoke(cli, [str(each) for each in solve])
+    assert "status 503" in str(broken.exception or broken.output)
+    (kept,) = tmp_path.iterdir()
+    assert (kept / "submission.csv").exists()
+    forwarder.fail = lambda number, name: None
+    assert "uploaded what the same command had finished before" in run(*solve)
+    assert client.get_object(Bucket="later", Key="run/submission.csv")["Body"].read()
+
+
+@pytest.mark.slow
+def test_screening_a_bucket_leaves_tables_to_query(buckets, tmp_path):
+    import pyarrow.dataset
+
+    forwarder, client = buckets
+    handlens.sample("forgery", tmp_path / "data", seed=4, cases=2, size=160)
+    (tmp_path / "data" / "test_images" / "broken.png").write_bytes(b"none")
+    upload(client, tmp_path / "data" / "test_images", "papers")
+    forwarder.fail = lambda number, name: None
+    result = CliRunner().invoke(cli, ["inspect", "s3://papers/data", "-o", "s3://papers/report", "--parquet"])
+    assert result.exit_code == 1, result.output  # one figure cannot be read
+    client.download_file("papers", "report/findings/figures-00000.parquet", str(tmp_path / "figures.parquet"))
+    client.download_file("papers", "report/findings/matches-00000.parquet", str(tmp_path / "matches.parquet"))
+    figures = pyarrow.dataset.dataset(tmp_path / "figures.parquet").to_table().to_pylist()
+    matches = pyarrow.dataset.dataset(tmp_path / "matches.parquet").to_table().to_pylist()
+    assert len(figures) == 3
+    assert [row["figure"] for row in figures if row["error"]] == ["broken.png"]
+    assert len([row for row in matches if row["counted"]]) >= sum(row["groups"] or 0 for row in figures)
+    assert "report/index.html" in [each["Key"] for each in client.list_objects_v2(Bucket="papers")["Contents"]]
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch):

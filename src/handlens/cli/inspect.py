@@ -22,6 +22,7 @@ from handlens.errors import counted
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
+@click.option("--parquet", is_flag=True, help="Write tables to query: REPORT/findings/*.parquet.")
 @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
 @JSON
 def inspect(
@@ -30,6 +31,7 @@ def inspect(
     seconds: float,
     workers: int | None,
     cluster: str | None,
+    parquet: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -38,22 +40,31 @@ def inspect(
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
     """
     from handlens.challenges.forgery import inspection
+    from handlens.challenges.forgery.inspection import tables
+    from handlens.cli.uploads import output_folder
     from handlens.inference.cluster_spec import open_executor
 
+    if parquet:
+        if out is None:
+            raise click.UsageError("--parquet writes files: name a folder with -o")
+        tables.refuse_missing()
     with (
+        output_folder(out) if out else nullcontext() as target,
         open_executor(cluster, workers) as executor,
         progress_bar("inspect") as progress,
         resumable() if out else nullcontext(),
     ):
         records = inspection.inspect_figures(
             figures,
-            out,
+            target,
             seconds=seconds,
             workers=workers or 1,
             executor=executor,
             overwrite=overwrite,
             progress=progress,
         )
+        if parquet and target:
+            tables.write_tables(target, records)
     if as_json:
         print_json({"figures": records})
     for record in records:
