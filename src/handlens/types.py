@@ -347,6 +347,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts    files that `solve` writes for every case under these settings
     summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
+    tiled        whether the predictor can share the parts of one case: it heeds `Work.share`
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
@@ -380,6 +381,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = no_artefacts
     summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = no_summary
     parallel: bool = False
+    tiled: bool = False
     contest: str = ""
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None

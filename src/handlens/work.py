@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -37,6 +37,14 @@ def one_by_one(work: Callable[[Path, Item], Result], items: Sequence[Item], fold
     return [work(folder, item) for item in items]
 
 
+class Share(Protocol):
+    """Gives the items of one case to other processes; index and result of each, as they come: `Executor.map`."""
+
+    def __call__(
+        self, make: Callable[[Path | None], Callable[[Item], Result]], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]: ...
+
+
 class Checkpoints(Protocol):
     """Arrays of unfinished work that a killed run finds again; names are letters, digits and dashes."""
 
@@ -67,11 +75,13 @@ class Work:
     keep         names of the artefacts that the prediction should hold, beside its answer
     progress     called with the parts of the case that are done, of how many
     checkpoints  where finished parts of a large case are kept until its answer is there
+    share        how parts of the case are given to other machines; None where they are not
     """
 
     keep: frozenset[str] = frozenset()
     progress: Progress = no_progress
     checkpoints: Checkpoints = field(default_factory=NoCheckpoints)
+    share: Share | None = None
 
 
 ALONE = Work()
