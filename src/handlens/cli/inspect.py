@@ -37,7 +37,8 @@ def inspect(
 ) -> None:
     """Find regions of figures that are copies of others, and show them side by side.
 
-    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
+    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files; also their addresses
+    (https://, s3://).
     """
     from handlens.challenges.forgery import inspection
     from handlens.challenges.forgery.inspection import tables

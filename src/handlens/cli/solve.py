@@ -87,7 +87,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     @REPORT
     @JSON
     def command(folder: Path, out: Path, as_json: bool, report: bool | None, cluster: str | None, **rest: Any) -> None:
-        """Predict every case of DATA: a data folder, or one image or fragment.
+        """Predict every case of DATA: a data folder, or one image or fragment, or the address of one (https://, s3://).
 
         Writes OUT/submission.csv, checked, scores it where there are labels, and ends with OUT/report.html. When
         interrupted, the same command resumes.
