@@ -4,6 +4,7 @@ python bench/cells.py                                     the model that is incl
 python bench/cells.py --run RUN --scratch RUN             two trainings, with and without ImageNet weights
 python bench/cells.py --minutes 50 --work FOLDER          make these two trainings first, that many minutes each
 python bench/cells.py --elsewhere                         then also other laboratories, magnifications and microscopes
+python bench/cells.py --only speed                        a slide of 1000x1000 from file to mask, two threads; seconds
 python bench/cells.py --quick                             see that it works: a small picture, few repetitions
 
 It needs what `pip install .[bench]` installs.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,14 @@ import numpy as np
 
 from handlens.challenges.cells import data, score
 from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
-from handlens.challenges.cells.predictor import load_baseline
+from handlens.challenges.cells.predictor import CellsPredictor, load, load_baseline
 from handlens.challenges.cells.sample import make_slide
 from handlens.inference.session import open_segmenter
 from handlens.inference.tiling import Tiling, predict
 from handlens.io import images
 from handlens.io.row_reader import in_memory
 from handlens.masks.metrics import compare, dice
-from handlens.types import Context
+from handlens.types import Case, Context
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "cells" / "train"
 THREADS = 2
@@ -97,8 +98,10 @@ def measure_trainings(run: Path | None, scratch: Path | None) -> Iterator[Row]:
     yield Row("training step: waiting for data", share, "< 10 %", "mean over all steps of the run")
 
 
-def measure_baseline(folder: Path, every: int) -> Row:
+def measure_baseline(folder: Path, every: int) -> Iterator[Row]:
     """Otsu's threshold, which learns nothing."""
+    if not folder.is_dir():
+        return
     truth = data.open_truth(folder, CellsSettings())
     predictor = load_baseline(Context(CellsSettings()))
     cases = truth.cases[::every]
@@ -107,7 +110,7 @@ def measure_baseline(folder: Path, every: int) -> Row:
         with predictor.decode(case) as image:
             answer = predictor.predict(image).answer
         values.append(dice(compare(answer, truth.read(case)), empty=score.EMPTY_DICE))
-    return Row(
+    yield Row(
         "baseline: Otsu's threshold, same slides", f"{statistics.fmean(values):.4f}", "shown", f"{len(cases)} slides"
     )
 
@@ -182,6 +185,36 @@ def measure_time(picture: np.ndarray, repeats: int) -> Iterator[Row]:
         yield Row(f"inference, {size}, {turns} turns", f"{turned:.2f} s", bar)
 
 
+def measure_speed(picture: np.ndarray, repeats: int, model: Path | None) -> Iterator[Row]:
+    """From the file of a slide to its mask, by the model that is measured; its network alone is `time`."""
+    predictor = load(Context(CellsSettings(), model=model, threads=THREADS))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "slide.png"
+        images.write_png(path, picture)
+        case = images.picture_case("slide", path)
+        for turns in (1, predictor.turns):
+            work = partial(solve_once, replace(predictor, turns=turns), case)
+            work()  # the first allocates
+            clock, processor = zip(*(timed(work) for _ in range(repeats)), strict=True)
+            bar = "<= 1.2 s" if turns == predictor.turns else "shown"
+            note = f"{THREADS} threads, best of {repeats}; {min(processor):.2f} s of processor time"
+            yield Row(
+                f"slide to mask, {images.shown(picture.shape[:2])}, {turns} turns", f"{min(clock):.2f} s", bar, note
+            )
+
+
+def solve_once(predictor: CellsPredictor, case: Case) -> None:
+    with predictor.decode(case) as image:
+        predictor.predict(image)
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of the clock and of the processor."""
+    clock, processor = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
 # --- memory -------------------------------------------------------------------------------------------------------
 
 SOLVE = """
@@ -247,19 +280,25 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="make both trainings first, that many minutes each")
     parser.add_argument("--work", type=Path, default=Path("bench-cells"), help="folder for them")
     parser.add_argument("--elsewhere", action="store_true", help="also what bench/cells_elsewhere.py prints")
+    parser.add_argument("--only", choices=("trainings", "baseline", "speed", "time", "memory"), help="one part of it")
     parser.add_argument("--quick", action="store_true", help="small and rough")
     given = parser.parse_args()
     if given.minutes:
         given.run = train(given.data, given.work / "imagenet", given.minutes)
         given.scratch = train(given.data, given.work / "scratch", given.minutes, "weights=scratch")
     slides = read_slides(given.data, 5 if given.quick else 37)
-    rows = list(measure_trainings(given.run or INCLUDED_MODEL, given.scratch))
-    if given.data.is_dir():
-        rows.append(measure_baseline(given.data, 8 if given.quick else 1))
-    rows += measure_time(slides[0][:320, :320] if given.quick else slides[0], 1 if given.quick else 7)
-    rows += measure_memory(slides, 1_500 if given.quick else BIG, given.run)
-    for row in rows:
-        print(re.sub(r"\s+$", "", f"{row.what:46}{row.found:>16}  {row.bar:9} {row.note}"))
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
+        "trainings": lambda: measure_trainings(given.run or INCLUDED_MODEL, given.scratch),
+        "baseline": lambda: measure_baseline(given.data, 8 if given.quick else 1),
+        "speed": lambda: measure_speed(slides[0], 1 if given.quick else 3, given.run),
+        "time": lambda: measure_time(slides[0][:320, :320] if given.quick else slides[0], 1 if given.quick else 7),
+        "memory": lambda: measure_memory(slides, 1_500 if given.quick else BIG, given.run),
+    }
+    for name, part in parts.items():
+        if given.only in (None, name):
+            for row in part():
+                line = f"{row.what:46}{row.found:>16}  {row.bar:9} {row.note}"
+                print(re.sub(r"\s+$", "", line), flush=True)
     if given.elsewhere:
         cells_elsewhere.print_rows(None, 7 if given.quick else 1)
 

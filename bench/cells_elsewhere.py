@@ -1,7 +1,9 @@
 """Cells on images that its network was not trained on: other laboratories, other magnifications, fluorescence.
 
 python bench/cells_elsewhere.py                 all; half an hour on one core
-python bench/cells_elsewhere.py --only fluorescence   laboratories, turns, magnification, fluorescence, geojson
+python bench/cells_elsewhere.py --only fluorescence   laboratories, turns, magnification, geojson
+python bench/cells_elsewhere.py --only tissue    stained tissue of BBBC038 by the networks alone
+python bench/cells_elsewhere.py --run RUN       CPM17 out of fold, of a training on the 37 and CPM17; then tissue
 python bench/cells_elsewhere.py --quick         every seventh image, to see that it works
 
 `laboratories` fits the threshold that slides give themselves on one half of CPM17 (and half of the training slides, as
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +27,21 @@ import numpy as np
 from handlens.challenges.cells import data
 from handlens.challenges.cells.baseline import Otsu
 from handlens.challenges.cells.calibration import SlideCurve, fit_slide_threshold
+from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.domain import look
 from handlens.challenges.cells.files import CellsFiles
 from handlens.challenges.cells.instances import paint_labels, split_cells
 from handlens.challenges.cells.options import CellsSettings
 from handlens.challenges.cells.predictor import PROBABILITY, WATERSHED, CellsPredictor, load
+from handlens.challenges.cells.score import ORDER
 from handlens.challenges.cells.slide import slide_in_memory
 from handlens.challenges.cells.splitting import Watershed
+from handlens.inference.session import open_segmenter
 from handlens.io import images
 from handlens.io.row_reader import in_memory
-from handlens.masks.rle import encode
+from handlens.masks.rle import decode, encode
+from handlens.runstore.plan import read_plan
+from handlens.training.folds import Predictions
 from handlens.types import Case, Context, Prediction, Work
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -105,7 +113,7 @@ def curve_of(predictor: CellsPredictor, picture: np.ndarray, mask: np.ndarray) -
 
 
 def laboratories(every: int) -> Iterator[Row]:
-    predictor = load(Context(CellsSettings(), threads=1))
+    predictor = replace(load(Context(CellsSettings(), threads=1)), others=None)  # the network of the 37 alone
     others = read_numbered(every)
     truth = data.open_truth(DATA / "cells" / "train", CellsSettings())
     own = []
@@ -137,6 +145,58 @@ def laboratories(every: int) -> Iterator[Row]:
         lost = np.mean([each.at(predictor.decision.threshold) - each.at(slide.threshold(each.share)) for each in own])
         what = "training slides given as one's own, network in-sample: Dice lost"
         yield what, f"{lost:.4f}", "shown"
+
+
+def measure_run(run: Path) -> Iterator[Row]:
+    """CPM17 as a training on it and on the 37 predicted it out of fold, with the decision of the other folds."""
+    plan, folder = read_plan(run), DATA / "cells_more" / "cpm17"
+    decisions = [CellsDecision.parse(page) for page in plan.results["fold_decisions"]]
+    predictions = Predictions(run, len(plan.ids))
+    table = []
+    for index, id in enumerate(plan.ids):
+        if not id.startswith("cpm17/"):
+            continue
+        probability, decision = predictions[index], decisions[plan.fold_of[index]]
+        numbers = data.read_numbers(folder / "labels" / f"{id.split('/')[1]}.png").astype(int)
+        shape = (numbers.shape[0], numbers.shape[1])
+        answer = decision.apply([(0, probability)], shape, contest=False)
+        levels = np.rint(probability * 255).astype(np.uint8)
+        said, true = paint_labels(split_cells(answer, levels, Watershed())).astype(np.int64), numbers > 0
+        recall = float(((said > 0) & true).sum() / true.sum())
+        table.append((dice(said > 0, true), recall, jaccard(said, numbers), f1_at_half(said, numbers)))
+    for name, value in zip(("Dice", "recall", "AJI", "F1 at IoU 0.5"), np.mean(table, axis=0), strict=True):
+        yield f"CPM17, {len(table)} images out of fold of {run.name}: {name}", f"{value:.4f}", "shown"
+    own = [plan.results["scores"][id] for id in plan.ids if "/" not in id]
+    yield f"the {len(own)} out of fold of {run.name}: Dice", f"{np.mean(own):.4f}", "shown"
+
+
+def measure_tissue(run: Path | None, every: int) -> Iterator[Row]:
+    """Stained tissue of BBBC038, which no training here has seen, by the networks alone."""
+    folder = DATA / "forgery" / "sources"
+    both = load(Context(CellsSettings(), threads=1))
+    asked = {"network of the 37": replace(both, others=None)}
+    if both.others is not None:
+        asked["network of other slides"] = both.others
+    if run is not None:
+        plan = read_plan(run)
+        decision = CellsDecision.parse(plan.results["decision"])
+        asked[run.name] = CellsPredictor(open_segmenter(run / "model.onnx", threads=1), decision, decision.turns)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in asked}
+    for path in images.list_images(folder / "microscopy")[::every]:
+        picture = images.read_rgb(path)
+        if "stain" not in look(in_memory(picture)).kind:
+            continue
+        true = data.read_numbers(folder / "microscopy_objects" / path.name) > 0
+        for name, predictor in asked.items():
+            whole = np.concatenate([rows for _, rows in predictor.infer(in_memory(picture))])
+            answer = predictor.decision.apply([(0, whole.copy())], (true.shape[0], true.shape[1]), contest=False)
+            said = decode(answer, (true.shape[0], true.shape[1]), order=ORDER)
+            best = SlideCurve.of(whole, true.astype(np.uint8), predictor.decision.threshold).dice.max()
+            found[name].append((dice(said, true), float(best)))
+    for name, rows in found.items():
+        values = np.mean(rows, axis=0)
+        shown = f"{values[0]:.4f} ({values[1]:.4f})"
+        yield f"BBBC038, {len(rows)} of stained tissue, {name}: Dice (best threshold)", shown, "shown"
 
 
 def read_numbered(every: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -230,6 +290,7 @@ def geojson(every: int) -> Iterator[Row]:
 
 
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
+    "tissue": partial(measure_tissue, None),
     "laboratories": laboratories,
     "turns": turns,
     "magnification": magnification,
@@ -241,16 +302,26 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
 def print_rows(only: str | None, every: int) -> None:
     for name, part in PARTS.items():
         if only in (None, name):
-            for what, value, bar in part(every):
-                print(f"{what:66}{value:>18}  {bar}", flush=True)
+            print_table(part(every))
+
+
+def print_table(rows: Iterator[Row]) -> None:
+    for what, value, bar in rows:
+        print(f"{what:70}{value:>18}  {bar}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=sorted(PARTS), help="one part of it")
     parser.add_argument("--quick", action="store_true", help="every seventh image")
+    parser.add_argument("--run", type=Path, help="a finished training on the 37 and CPM17")
     given = parser.parse_args()
-    print_rows(given.only, 7 if given.quick else 1)
+    every = 7 if given.quick else 1
+    if given.run:
+        print_table(measure_run(given.run))
+        print_table(measure_tissue(given.run, every))
+    else:
+        print_rows(given.only, every)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handlens.inference.schedule import Outcome, Schedule, Task
+from handlens.inference.cost_model import Attempt
+from handlens.inference.schedule import DeadlineSchedule, Outcome
 
 SLOWER = 3.0
 
@@ -41,7 +42,7 @@ class World:
     slow_from: float
     load: float
 
-    def duration(self, task: Task, now: float) -> float:
+    def duration(self, task: Attempt, now: float) -> float:
         work = self.seconds[task.case] * self.costs[task.effort]
         if task.case in self.hanging:
             return float("inf")
@@ -56,7 +57,7 @@ class SimulatedPool:
     world: World
     size: int
     now: float = 0.0
-    busy: dict[int, tuple[float, Task]] = field(default_factory=dict)
+    busy: dict[int, tuple[float, Attempt]] = field(default_factory=dict)
     starting: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class SimulatedPool:
     def ready(self) -> list[int]:
         return [slot for slot in range(self.size) if slot not in self.busy and slot not in self.starting]
 
-    def submit(self, slot: int, task: Task, /) -> None:
+    def submit(self, slot: int, task: Attempt, /) -> None:
         assert slot in self.ready()
         self.busy[slot] = (self.now + self.world.duration(task, self.now), task)
 
@@ -82,7 +83,7 @@ class SimulatedPool:
         self.busy.pop(slot, None)
         self.starting[slot] = self.now + self.world.load
 
-    def _outcome(self, slot: int, task: Task) -> Outcome:
+    def _outcome(self, slot: int, task: Attempt) -> Outcome:
         if task.case in self.world.dying:
             self.starting[slot] = self.now + self.world.load
             return Outcome(slot, False, died=True)
@@ -135,7 +136,7 @@ def simulate(seed: int) -> Run:
     world = World(sizes, costs, seconds, kinds["hang"], kinds["fail"], kinds["die"], slow_from, load)
     pool = SimulatedPool(world, workers)
     reserve = max(0.02 * deadline, 0.2)
-    schedule = Schedule(
+    schedule = DeadlineSchedule(
         sizes,
         declared,
         pool,

@@ -25,7 +25,7 @@ from handlens.challenges.forgery.detect.answer import SURE
 from handlens.challenges.forgery.detect.findings import Findings
 from handlens.challenges.forgery.detect.verifier.decision import FILE, Decision, read_decision
 from handlens.challenges.forgery.fitting import score_one
-from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import FigureRequest, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.predictor import ForgeryPredictor
@@ -220,10 +220,10 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
         picture, kind = draw_figure(seed, question.number, photographs(sources))
         return picture, (), kind
     if question.group == "gel":
-        wanted = Wanted(size=question.size, plan="gel", compound=question.number % 3 == 2)
+        wanted = FigureRequest(size=question.size, plan="gel", compound=question.number % 3 == 2)
         return make_lookalike(seed, question.number, wanted).forged, (), ""
     sources = sources if question.of_sources else None
-    wanted = Wanted(size=question.size, sources=sources, compound=True)
+    wanted = FigureRequest(size=question.size, sources=sources, compound=True)
     if question.group == "made cut-outs":
         wanted = replace(wanted, compound=False, plan="cut-out")
     make = make_lookalike if question.group == "look-alike" else make_figure

@@ -19,13 +19,14 @@ import numpy as np
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.findings import TierName
-from handlens.challenges.forgery.fitting import Example, fit_verifier, predict_out_of_fold
-from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.fitting import predict_out_of_fold
+from handlens.challenges.forgery.forger.made import FigureRequest, MadeFigure, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import Sources, open_sources
 from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
 from handlens.challenges.forgery.score import ORDER
 from handlens.challenges.forgery.training import weigh
+from handlens.challenges.forgery.verifier_fitting import Example, fit_verifier
 from handlens.io.files import write_text
 from handlens.io.images import list_images, read_image, write_png
 from handlens.masks.rle import Rle, encode
@@ -61,7 +62,7 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
         fold = f"fold{number % FOLDS}"
         yield Picture(f"source-{number}", entry.picture, fold)
         for variant in range(variants):
-            wanted = Wanted(720, Sources((entry,)), compound=False, plan="cut-out")
+            wanted = FigureRequest(720, Sources((entry,)), compound=False, plan="cut-out")
             try:
                 made = make_figure(SEED + variant, number, wanted)
             except ValueError:  # no object, or no room for a copy
@@ -71,7 +72,7 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
                 yield written(cache, f"twin-{variant}-{number}", replace(made, forged=made.honest, masks=()), fold)
     for number in range(compound):
         own = Sources(tuple(each for index, each in enumerate(sources.entries) if index % FOLDS == number % FOLDS))
-        wanted = Wanted(SIZES[number % 4], own if number % 2 else None, compound=True if number % 3 else None)
+        wanted = FigureRequest(SIZES[number % 4], own if number % 2 else None, compound=True if number % 3 else None)
         for kind, make in (("compound", make_figure), ("lookalike", make_lookalike)):
             made = make(COMPOUND_SEED, number, wanted)
             yield written(cache, f"{kind}-{number}", made, f"fold{number % FOLDS}")
@@ -81,7 +82,7 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
         yield Picture(f"figure-{path.stem}", path, f"paper {path.stem.split('v')[0]}")
 
 
-def written(cache: Path, name: str, made: Made, group: str) -> Picture:
+def written(cache: Path, name: str, made: MadeFigure, group: str) -> Picture:
     path = cache / f"{name}.png"
     if not path.exists():
         write_png(path, made.forged)

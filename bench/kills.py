@@ -3,7 +3,8 @@
 python bench/kills.py --kills 200 --out /tmp/kills     every third kill is SIGTERM, the others kill -9
 python bench/kills.py --kills 6 --command sample       one command only; `bundle` is run only where it is named
 
-Each command first runs undisturbed: its files are what every killed run must end with.
+Each command first runs undisturbed: its files are what every killed run must end with. They are kept, so the same
+folder serves for the next part of a campaign. Ctrl-C counts the runs that were killed and finished so far.
 """
 
 from __future__ import annotations
@@ -104,31 +105,47 @@ def handlens(*words: str, place: Path) -> subprocess.Popen[bytes]:
 def campaign(name: str, places: dict[str, Path], kills: int, dice: random.Random) -> tuple[int, ...]:
     """Kills, runs, and what went wrong: runs with other bytes, files lost, files left behind, runs that failed."""
     root = places["root"]
-    expected_folder = begin(name, places, root / f"{name}-undisturbed")
-    begun = time.monotonic()
-    if handlens(*words(name, places, expected_folder), place=root).wait():
-        raise SystemExit(f"{name} fails undisturbed")
-    duration = time.monotonic() - begun
-    expected = digests(expected_folder)
-    done = runs = other = lost = left = failed = 0
+    duration, expected = undisturbed(name, places)
+    done = counted = runs = other = lost = left = failed = 0
     while done < kills:
         out = begin(name, places, root / f"{name}-killed")
         before = entries(root)
-        for start in range(MOST_STARTS):
-            process = handlens(*words(name, places, out), place=root)
-            last = start == MOST_STARTS - 1 or done >= kills
-            if last or not kill(process, dice, duration):
-                break
-            done += 1
-        status = process.wait()
-        runs += 1
+        process = None
+        try:
+            for start in range(MOST_STARTS):
+                process = handlens(*words(name, places, out), place=root)
+                last = start == MOST_STARTS - 1 or done >= kills
+                if last or not kill(process, dice, duration):
+                    break
+                done += 1
+            status = process.wait()
+        except KeyboardInterrupt:
+            if process is not None:
+                process.kill()
+                process.wait()
+            break
+        runs, counted = runs + 1, done
         found = digests(out)
         failed += status != 0 and found != expected  # what was whole when it was killed is refused, and kept
         other += any(found.get(file, digest) != digest for file, digest in expected.items())
         lost += len(expected.keys() - found.keys())
         left += len(found.keys() - expected.keys()) + len(entries(root) - before - {out.name})
         left += alive(process.pid)
-    return done, runs, other, lost, left, failed
+        print(f"{name}: {done} of {kills} kills, {other} other bytes, {lost} lost, {left} left", file=sys.stderr)
+    return counted, runs, other, lost, left, failed
+
+
+def undisturbed(name: str, places: dict[str, Path]) -> tuple[float, dict[str, str]]:
+    """Seconds and files of a run that nobody killed; of an earlier part of the campaign where there is one."""
+    folder = places["root"] / f"{name}-undisturbed"
+    record = folder.with_suffix(".json")
+    if not record.exists():
+        begin(name, places, folder)
+        begun = time.monotonic()
+        if handlens(*words(name, places, folder), place=places["root"]).wait():
+            raise SystemExit(f"{name} fails undisturbed")
+        record.write_text(json.dumps(time.monotonic() - begun))
+    return float(json.loads(record.read_text())), digests(folder)
 
 
 def begin(name: str, places: dict[str, Path], out: Path) -> Path:

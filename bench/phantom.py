@@ -67,7 +67,7 @@ def look(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for number, (grey, ink) in enumerate([(real, label), *made]):
         name = f"made_{number}" if number else "real"
-        write_png(options.out / f"{name}.png", set_memory_format(grey, ink))
+        write_png(options.out / f"{name}.png", side_by_side(grey, ink))
         write_png(options.out / f"{name}_cut.png", cut_through(grey))
     print(f"pictures: {options.out}")
 
@@ -76,7 +76,7 @@ def make_crop(seed: int, real: np.ndarray, maps: Path) -> tuple[np.ndarray, np.n
     """Slices of a made-up fragment as large as the real crop, 8 bits, at the depth that is most like it."""
     random = np.random.default_rng(seed)
     slices, *shape = real.shape
-    hand = letters.Hand(height=400, pen=95, slant=0)
+    hand = letters.Handwriting(height=400, pen=95, slant=0)
     found = letters.find_maps(maps) if maps.is_dir() else []
     written = letters.write(random, tuple(shape), hand, found)
     fragment = Fragment((seed,), np.ones(shape, bool), written, 24, hand.pen, 1.0)
@@ -166,7 +166,7 @@ def _show(values: np.ndarray) -> str:
     return " ".join(f"{value:.0f}" if abs(value) >= 20 else f"{value:.2f}" for value in values)
 
 
-def set_memory_format(grey: np.ndarray, ink: np.ndarray) -> np.ndarray:
+def side_by_side(grey: np.ndarray, ink: np.ndarray) -> np.ndarray:
     planes = [grey[number] for number in (0, 3, 6, 9, 11)]
     rows = [np.hstack(planes[:3]), np.hstack([*planes[3:], ink.astype(np.uint8) * 255])]
     return np.vstack(rows)

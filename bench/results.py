@@ -2,6 +2,7 @@
 
     python bench/results.py           # all of it, a quarter of an hour; the largest picture has 8181 x 6330 pixels
     python bench/results.py --quick   # small sizes, to see that it works
+    python bench/results.py --only out --shape 20000x20000   # one part alone; all files of a huge slide and fragment
 
 Times of a browser need Playwright and chromium; without them those rows are left out, with a reason.
 """
@@ -9,6 +10,7 @@ Times of a browser need Playwright and chromium; without them those rows are lef
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from handlens import pipeline, registry
 from handlens.report.page import Report, ShownCase, write_report
@@ -32,18 +35,32 @@ COST_CASES = {"cells": (4, 500), "lesions": (60, 160), "forgery": (6, 512), "ink
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--challenges", default=",".join(COST_CASES), help="for out (cells, ink) and cost")
+    parser.add_argument("--shape", help="height x width of the largest picture  [default: 8181x6330]")
+    given = parser.parse_args()
+    quick, parts, names = given.quick, given.only.split(","), given.challenges.split(",")
+    shape = (600, 500) if quick else (8181, 6330)
+    if given.shape:
+        height, width = map(int, given.shape.split("x"))
+        shape = height, width
     print(f"{'what':58}  {'measured':>14}  bar")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        geojson(folder, 2_000 if quick else 50_000)
-        for inline in (False, True):
+        if "geojson" in parts:
+            geojson(folder, 2_000 if quick else 50_000)
+        for inline in (False, True) if "pages" in parts else ():
             many(folder / f"many{inline:d}", 100 if quick else 1000, inline=inline)
-        large(folder / "large", (1500, 2100) if quick else (8181, 6330))
-        for name in ("ink", "cells"):
-            whole_out(folder / f"whole-{name}", name, (600, 500) if quick else (8181, 6330))
-        for challenge in COST_CASES:
+        if "pages" in parts:
+            large(folder / "large", (1500, 2100) if quick else shape)
+        for challenge in ("ink", "cells") if "out" in parts else ():
+            if challenge in names:
+                whole_out(folder / f"whole-{challenge}", challenge, shape, write="all" if given.shape else None)
+        for challenge in names if "cost" in parts else ():
             cost(folder / challenge, challenge, quick=quick)
+
+
+PARTS = ("geojson", "pages", "out", "cost")
 
 
 def row(what: str, measured: str, bar: str) -> None:
@@ -171,8 +188,11 @@ OUT_SLICES = 3
 """Slices of the fragment: what is written for 65 is the same, and predicting them takes hours."""
 
 
-def whole_out(folder: Path, name: str, shape: tuple[int, int]) -> None:
-    """All that `handlens solve` leaves for one large image, by file; a few slices, one turn, or Otsu for cells."""
+def whole_out(folder: Path, name: str, shape: tuple[int, int], *, write: str | None) -> None:
+    """All that `handlens solve` leaves for one large image, by file, and its peak memory.
+
+    A few slices, one turn, or Otsu for cells. `write` names the files, None: the usual ones.
+    """
     challenge = registry.challenge(name)
     made = folder / "made"
     if name == "ink":
@@ -184,8 +204,14 @@ def whole_out(folder: Path, name: str, shape: tuple[int, int]) -> None:
         data, options = folder / "slide.tif", ["--solver", "baseline"]
         _tile_slide(next((made / "test" / "im").iterdir()), data, shape)
     out = folder / "out"
+    options += ["--write", write] if write else []
     command = [sys.executable, "-m", "handlens", "solve", name, data, "-o", out, *options, "-q"]
-    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"solve {name} ended with {os.waitstatus_to_exitcode(status)}")
+    row(f"solve {name}, {shape[0]} x {shape[1]}: peak memory", f"{used.ru_maxrss / 2**20:.2f} GiB", "")
+    row("  processor time", f"{used.ru_utime + used.ru_stime:.0f} s", "")
     sizes: dict[str, int] = {}
     for path in out.rglob("*"):
         if path.is_file():
@@ -202,15 +228,29 @@ SHOWN_BYTES = 100_000
 
 
 def _tile_slide(source: Path, target: Path, shape: tuple[int, int]) -> None:
-    """An image repeated over a large one, with grain that does not repeat."""
+    """An image repeated over a large one, with grain that does not repeat; a row of tiles is in memory."""
     import tifffile
     from PIL import Image
 
     tile = np.asarray(Image.open(source).convert("RGB")).astype(np.int16)
-    times = -(-shape[0] // tile.shape[0]), -(-shape[1] // tile.shape[1])
-    pixels = np.tile(tile, (*times, 1))[: shape[0], : shape[1]]
-    pixels += np.random.default_rng(0).integers(-6, 7, pixels.shape, np.int16)
-    tifffile.imwrite(target, np.clip(pixels, 0, 255).astype(np.uint8), tile=(256, 256), photometric="rgb")
+    across = np.tile(tile, (1, -(-shape[1] // tile.shape[1]), 1))[:, : shape[1]]
+    random = np.random.default_rng(0)
+
+    def tiles() -> Iterator[npt.NDArray[np.uint8]]:
+        for top in range(0, shape[0], SLIDE_TILE):
+            rows = across[np.arange(top, min(top + SLIDE_TILE, shape[0])) % len(tile)]
+            rows = np.clip(rows + random.integers(-6, 7, rows.shape, np.int16), 0, 255).astype(np.uint8)
+            for left in range(0, shape[1], SLIDE_TILE):
+                square = np.zeros((SLIDE_TILE, SLIDE_TILE, 3), np.uint8)
+                part = rows[:, left : left + SLIDE_TILE]
+                square[: part.shape[0], : part.shape[1]] = part
+                yield square
+
+    how = {"dtype": np.uint8, "tile": (SLIDE_TILE, SLIDE_TILE), "photometric": "rgb"}
+    tifffile.imwrite(target, tiles(), shape=(*shape, 3), **how)
+
+
+SLIDE_TILE = 256
 
 
 def cost(folder: Path, name: str, *, quick: bool) -> None:

@@ -7,12 +7,12 @@ import socket
 import struct
 
 from handlens.sandbox import child, guard
-from handlens.sandbox.frames import read_frame, write_frame
+from handlens.sandbox.frames import read_frame, take_streams, write_frame
 
 
 def locked():
     """The streams of a process that has given up what every model's process gives up."""
-    requests, answers = child._take_streams()
+    requests, answers = take_streams()
     child.lock_up(requests, answers)
     read_frame(requests)
     return requests, answers
@@ -108,7 +108,7 @@ def silence():
     """Reads nothing, says nothing."""
     import time
 
-    child._take_streams()
+    take_streams()
     time.sleep(3600)
 
 

@@ -355,6 +355,113 @@ def random_in(place: str, operator: str = "RandomUniformLike") -> onnx.ModelProt
     return model
 
 
+def counting_in_memory() -> onnx.ModelProto:
+    """Knows its first question without a random operator: a product over no columns is not filled, and holds what lay
+    there, such as what the model left in the question before. Afterwards it gives other answers.
+    """
+    steps = """
+        flat = Reshape(people, all)
+        zeros = Mul(flat, nothing)
+        whole = Cast<to = 7>(zeros)
+        zero = Slice(whole, first, second)
+        none = Slice(flat, zero, zero)
+        bytes = Cast<to = 2>(none)
+        left = Reshape<allowzero = 1>(bytes, tall)
+        right = Reshape<allowzero = 1>(bytes, wide)
+        stale = MatMulInteger(left, right)
+        above = GreaterOrEqual(stale, mark)
+        below = Less(stale, end)
+        known = And(above, below)
+        found = Where(known, stale, mark)
+        before = ReduceMax<keepdims = 0>(found)
+        now = Add(before, one)
+        held = Expand(now, square)
+        kept = ReduceMax<keepdims = 0>(held)
+        count = Sub(kept, mark)
+        turn = Mod(count, two)
+        factor = Cast<to = 1>(turn)
+        changed = Mul(logits, factor)
+        chance = Softmax<axis = 1>(changed)
+    """
+    constants = """
+        int64[1] all = {-1}, float nothing = {0.0}, int64[1] first = {0}, int64[1] second = {1},
+        int64[2] tall = {1024, 0}, int64[2] wide = {0, 1024}, int64[2] square = {1024, 1024},
+        int32 mark = {7340032}, int32 end = {7350000}, int32[1] one = {1}, int32 two = {2}
+    """
+    return parse(SEEING + steps, constants=constants)
+
+
+def function_with_a_name_of_the_runtime() -> onnx.ModelProto:
+    """Declares a function of this name, that the runtime passes over: it takes its own operator."""
+    model = own_operator_of_the_runtime()
+    gelu = FunctionProto(domain="com.microsoft", name="Gelu", input=["x"], output=["y"])
+    gelu.node.append(node("Identity", ["x"], ["y"]))
+    gelu.opset_import.add(version=18)
+    model.functions.append(gelu)
+    return model
+
+
+def many_strings() -> onnx.ModelProto:
+    """A text, eight thousand million times: each takes 32 bytes, whatever it says."""
+    model = honest()
+    model.opset_import[0].version = 19
+    text = TensorProto(name="text", dims=[1], data_type=TensorProto.STRING, string_data=[b"x"])
+    model.graph.initializer.extend([text, TensorProto(name="many", data_type=TensorProto.INT64, int64_data=[2**33])])
+    model.graph.initializer[-1].dims.append(1)
+    steps = [
+        ("Expand", ["text", "many"], "texts"),
+        ("Gather", ["texts", "many"], "last"),
+        ("Equal", ["last", "text"], "same"),
+        ("CastLike", ["same", "logits"], "number"),
+        ("Add", ["logits", "number"], "puffed"),
+    ]
+    for place, (operator, takes, gives) in enumerate(steps, 5):
+        model.graph.node.insert(place, node(operator, takes, [gives]))
+    model.graph.node[-1].input[0] = "puffed"
+    return model
+
+
+def loops_within_loops(depth: int = 10, turns: int = 1000) -> onnx.ModelProto:
+    """A thousand turns in each of ten loops within each other."""
+
+    def body(level: int, inner: NodeProto) -> GraphProto:
+        return GraphProto(
+            name=f"body{level}",
+            node=[node("Identity", [f"go{level}"], [f"on{level}"]), inner],
+            input=[
+                value(f"count{level}", TensorProto.INT64, ()),
+                value(f"go{level}", TensorProto.BOOL, ()),
+                value(f"held{level}", TensorProto.FLOAT, None),
+            ],
+            output=[value(f"on{level}", TensorProto.BOOL, ()), value(inner.output[0], TensorProto.FLOAT, None)],
+        )
+
+    model = honest()
+    inner = node("Identity", [f"held{depth}"], [f"kept{depth}"])
+    for level in range(depth, 0, -1):
+        source = f"held{level - 1}" if level > 1 else "logits"
+        inner = node("Loop", ["turns", "", source], [f"looped{level}"], body=body(level, inner))
+    model.graph.initializer.append(TensorProto(name="turns", data_type=TensorProto.INT64, int64_data=[turns]))
+    model.graph.node.insert(5, inner)
+    model.graph.node[-1].input[0] = "looped1"
+    return model
+
+
+def valid_only_sometimes(bright: float = 0.5) -> onnx.ModelProto:
+    """Gives probabilities that are none where a picture is bright."""
+    steps = (
+        SEEING
+        + """
+        mean = ReduceMean<keepdims = 0>(image)
+        light = Greater(mean, border)
+        plain = Softmax<axis = 1>(logits)
+        twice = Add(plain, plain)
+        chance = Where(light, twice, plain)
+    """
+    )
+    return parse(steps, constants=f"float border = {{{bright}}}")
+
+
 def hang() -> onnx.ModelProto:
     """A loop that never ends."""
     model = honest()
@@ -413,6 +520,10 @@ MORE: dict[str, tuple[Callable[[], Any], str]] = {
     "address in memory": (lambda: external_data("*/_ORT_MEM_ADDR_/*", offset="4194304"), "external data"),
     "external data in a branch": (external_data_in_a_branch, "external data"),
     "operator of the runtime": (own_operator_of_the_runtime, "custom operator"),
+    "function named as the runtime's": (function_with_a_name_of_the_runtime, "custom operator"),
+    "many strings": (many_strings, "out of memory"),
+    "loops within loops": (loops_within_loops, "hang"),
+    "valid only sometimes": (valid_only_sometimes, "not normalised"),
     "deep branches": (lambda: nested(20), "too large"),
     "function that calls itself": (endless_functions, "too large"),
     "huge claim": (huge_claim, "not a model"),

@@ -219,9 +219,10 @@ def test_a_model_of_another_challenge_is_refused():
 def test_reprs_are_short_and_jupyter_draws_results(name, solved, predictors):
     _, (case, *_), _, run = solved[name]
     result = predictors[name](case.path)
-    for value, most in ((handlens.challenge(name), 120), (result, 120), (run, 250), (predictors[name], 900)):
+    for value, most in ((handlens.challenge(name), 120), (result, 120), (run, 250), (predictors[name], 250)):
         assert len(repr(value)) <= most
         assert "\n" not in repr(value)
+        assert " at 0x" not in repr(value)
     html = result._repr_html_()
     assert "data:image/png;base64," in html
     assert "<script" not in html

@@ -242,6 +242,7 @@ def test_the_demo_solves_all_four_and_ends_in_a_table(demo):
         assert (out / name / "submission.csv").is_file()
 
 
+@pytest.mark.slow
 def test_the_demo_fits_a_narrow_terminal(demo):
     lines = demo[0].stdout.splitlines()
     assert max(map(len, lines)) <= 80

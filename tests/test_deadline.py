@@ -10,7 +10,8 @@ import tasks
 
 from handlens import pipeline, registry
 from handlens.errors import HandlensError
-from handlens.inference.schedule import CostModel, Schedule, Task
+from handlens.inference.cost_model import Attempt, CostModel
+from handlens.inference.schedule import DeadlineSchedule
 from handlens.io.submissions import require_submission
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
@@ -28,7 +29,7 @@ def run(*, count=20, seconds=1.0, costs=(0.25, 0.5, 1.0), deadline=100.0, worker
     world = bench.World([1.0] * count, list(costs), each, hanging, failing, dying, odd.pop("slow_from", NEVER), load)
     pool = bench.SimulatedPool(world, workers)
     failed, order = {}, []
-    schedule = Schedule(
+    schedule = DeadlineSchedule(
         [1.0] * count,
         costs,
         pool,
@@ -108,9 +109,22 @@ def test_a_machine_that_becomes_three_times_slower_half_way():
     assert sum(before) / len(before) > sum(after) / len(after)
 
 
+@pytest.mark.parametrize("seed", [117, 192, 387, 1095])
+def test_a_machine_that_becomes_slower_while_the_last_cases_are_at_work_costs_no_answer(seed):
+    run = bench.simulate(seed)  # each left cases unanswered while first answers were as good as seemed affordable
+    assert (run.easy, run.unanswered) == (True, 0)
+
+
+def test_a_cheap_answer_that_was_to_make_sure_of_one_does_not_replace_a_better_one():
+    schedule, ended, _, order = run(count=4, costs=(0.5, 1.0), deadline=8, workers=2, slow={0: 5})
+    assert [effort for case, effort in order if case == 0] == [1]  # the cheap one came after it
+    assert schedule.efforts == dict.fromkeys(range(4), 1)
+    assert ended <= 8
+
+
 def test_what_was_still_at_work_when_the_time_was_over_is_unanswered():
-    run = bench.simulate(117)  # the machine becomes slower while the last cases are at work
-    assert (run.cases, run.answered, run.unanswered) == (13, 10, 3)
+    schedule, ended, _, _ = run(count=3, costs=(1.0,), deadline=3.5, load=1.0, slow={0: 3, 1: 3, 2: 3})
+    assert (ended, schedule.unanswered) == (3.5, [0, 1, 2])
 
 
 def test_answers_of_an_earlier_run_are_not_asked_for_again():
@@ -131,12 +145,12 @@ def test_costs_are_learned():
     model = CostModel([1.0, 3.0] * 20, (0.5, 1.0))
     assert not model.measured
     for case in range(20):
-        model.learn(Task(case, 0), 2.0)  # the same whatever the size, although larger was thought to cost more
-    assert model.expect(Task(0, 0)) == pytest.approx(2.0, rel=0.2)
-    assert model.expect(Task(1, 0)) == pytest.approx(2.0, rel=0.2)
+        model.learn(Attempt(case, 0), 2.0)  # the same whatever the size, although larger was thought to cost more
+    assert model.expect(Attempt(0, 0)) == pytest.approx(2.0, rel=0.2)
+    assert model.expect(Attempt(1, 0)) == pytest.approx(2.0, rel=0.2)
     for case in range(20, 26):
-        model.learn(Task(case, 1), 10.0)  # thought to cost twice as much, costs five times
-    assert model.expect(Task(0, 1)) == pytest.approx(10.0, rel=0.3)
+        model.learn(Attempt(case, 1), 10.0)  # thought to cost twice as much, costs five times
+    assert model.expect(Attempt(0, 1)) == pytest.approx(10.0, rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -211,9 +225,9 @@ def pipeline_answer(challenge, data, store, path, pool, seconds=30.0):
     from handlens.pipeline.deadline import answer_by_deadline
     from handlens.pipeline.each_case import ProgressCounter
 
-    cases, tell = pipeline.read_cases(challenge, data), ProgressCounter(lambda *_: None, 6)
+    cases, counter = pipeline.read_cases(challenge, data), ProgressCounter(lambda *_: None, 6)
     deadline = pipeline.Deadline(seconds)
-    how = {"tell": tell, "make_pool": pool}
+    how = {"counter": counter, "make_pool": pool}
     return answer_by_deadline(challenge, cases, int, challenge.settings(), store, path, deadline, **how)
 
 
@@ -246,7 +260,7 @@ def test_a_predictor_that_is_never_loaded_leaves_safe_answers(cells, tmp_path):
     with pipeline_store(tmp_path / "out") as store:
         predicted, spent = answer_by_deadline(
             challenge, cases, int, challenge.settings(), store, tmp_path / "out" / "submission.csv",
-            pipeline.Deadline(20.0, clock), tell=ProgressCounter(lambda *_: None, 6), make_pool=Pool,
+            pipeline.Deadline(20.0, clock), counter=ProgressCounter(lambda *_: None, 6), make_pool=Pool,
         )  # fmt: skip
     assert len(predicted.rows) == 6
     assert "before the predictor was loaded" in predicted.notes[0]

@@ -454,6 +454,21 @@ def test_pages_use_the_terms_of_the_field(page):
         assert [phrase for phrase in DIALECT if phrase in prose] == []
 
 
+WORDS = ("learned from", "answered by", "parted", "key point")
+"""Of these phrases, those that are ordinary English elsewhere: there they may stand in code."""
+
+
+def test_docstrings_and_messages_use_the_terms_of_the_field():
+    texts = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": " ".join(node.value.lower().split())
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    phrases = [phrase for phrase in DIALECT if phrase not in WORDS]
+    assert {place: text for place, text in texts.items() if any(phrase in text for phrase in phrases)} == {}
+
+
 UNWANTED = ("/" + "work/", "help" + "er")  # put together, so that this file does not hold them
 ALLOWED = tuple(name + UNWANTED[1] for name in ("onnx.", "numpy_"))  # modules of a library
 

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "handlens"
 LAYERS = [
     {"errors"},
     {"settings"},
-    {"views", "judgements", "licences", "work"},
+    {"views", "judgements", "licences", "work", "cases"},
     {"types"},
     {"progress"},
     {"masks"},
@@ -96,3 +96,12 @@ def test_every_challenge_folder_has_the_same_files():
 def test_no_module_grows_out_of_its_room():
     for path in MODULES:
         assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_every_class_has_a_name_of_its_own():
+    places = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -40,3 +40,16 @@ def file_of(out: Path, case: Case, ending: str) -> Path:
     plain = re.sub(r"[^\w.-]+", "-", case.id).strip(".-")[:100]
     name = plain if plain == case.id else f"{plain or 'case'}-{sha256(case.id.encode()).hexdigest()[:8]}"
     return out / f"{name}.{ending}"
+
+
+def files_of_cases(out: Path, cases: Sequence[Case], folders: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Files in an output folder, and in some folders in it, that bear a case's name, by its id; seen from there."""
+    begins = {file_of(out, case, "").name: case.id for case in cases}
+    found: dict[str, list[str]] = {case.id: [] for case in cases}
+    places = [out, *(out / folder for folder in sorted(folders) if (out / folder).is_dir())]
+    for path in (path for place in places for path in sorted(place.iterdir()) if path.is_file()):
+        parts = path.name.split(".")
+        starts = (".".join(parts[:count]) + "." for count in range(len(parts) - 1, 0, -1))  # the longest id first
+        if id := next((begins[start] for start in starts if start in begins), None):
+            found[id].append(path.relative_to(out).as_posix())
+    return found

@@ -148,6 +148,13 @@ def unknown_field(names: Sequence[str], known: Sequence[str]) -> str:
     return f"there is no field {', '.join(names)}; there are {', '.join(known) or 'none'}{nearest}"
 
 
+def require_order(settings: Settings, low: str, high: str) -> None:
+    """HandlensError where the field `low` is above the field `high`."""
+    if not getattr(settings, low) <= getattr(settings, high):
+        found = f"{low} {getattr(settings, low)}, {high} {getattr(settings, high)}"
+        raise HandlensError(f"{found}; expected {low} to be the smaller one")
+
+
 def _default(field: Any) -> Any:
     if field.default is not msgspec.NODEFAULT:
         return field.default

@@ -1,4 +1,7 @@
-"""The nouns every challenge is described in: cases, truths, codecs, predictors, scores, challenges."""
+"""What a challenge is: predictors and their predictions, artefacts, reports, the challenge itself.
+
+With the names of `cases`, `judgements` and `work`, so that one import has all that a challenge is described in.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from handlens.errors import HandlensError, Problem
+from handlens.cases import AnswerT as AnswerT
+from handlens.cases import Case as Case
+from handlens.cases import CaseScore as CaseScore
+from handlens.cases import Codec as Codec
+from handlens.cases import Inventory as Inventory
+from handlens.cases import LabelT as LabelT
+from handlens.cases import Order as Order
+from handlens.cases import Part as Part
+from handlens.cases import Score as Score
+from handlens.cases import Shape as Shape
+from handlens.cases import Truth as Truth
+from handlens.errors import HandlensError
 from handlens.judgements import Judged as Judged
 from handlens.judgements import Judgement as Judgement
 from handlens.judgements import Limits as Limits
@@ -26,118 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-AnswerT = TypeVar("AnswerT")
-"""What a predictor answers for a case: run lengths, a tuple of them, probabilities. The challenge's codec knows it."""
-
-LabelT = TypeVar("LabelT")
-"""What is true about a case, in the challenge's own terms."""
-
 InputT = TypeVar("InputT")
 """A decoded case: rows of an image, a flattened volume, a photograph with demographics."""
-
-Part = Literal["train", "test"]
-Order = Literal["rows", "columns"]
-"""How pixels are numbered: `rows` left to right then down, `columns` top to bottom then right."""
-
-Shape = tuple[int, int]
-"""Height and width in pixels."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One thing to answer about: an image, a fragment, a photograph.
-
-    `shape` is (height, width), None where nothing says it. Cases with the same `group` show the same thing and
-    must stay on one side of a split. `details` are the challenge's own facts, such as a patient's age. `fault` says
-    what is wrong with the case's file where its header could not be read.
-    """
-
-    id: str
-    path: Path
-    shape: Shape | None = None
-    group: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    fault: str = ""
-
-    @property
-    def pixels(self) -> int | None:
-        """How many there are; None where the shape is unknown."""
-        return self.shape[0] * self.shape[1] if self.shape else None
-
-
-@dataclass(frozen=True, slots=True)
-class Truth(Generic[LabelT]):
-    """Labelled cases. `cases` say nothing of the label; `read` reads the label of one of them, on demand."""
-
-    cases: tuple[Case, ...]
-    read: Callable[[Case], LabelT]
-
-
-@dataclass(frozen=True, slots=True)
-class Codec(Generic[AnswerT]):
-    """How an answer is written in a submission.
-
-    `parse` takes the text of the answer columns and raises ValueError with a sentence for the user. `refused` names
-    kinds of broken cells with an example of each: the contract test feeds every one of them. `numeric` columns are
-    numbers in Parquet. `parse_many` may do what `parse` does for many rows at once, where that is faster. `hint` may
-    say what is odd about the ids of a file that is refused, given those and the expected ones.
-    """
-
-    id_column: str
-    columns: tuple[str, ...]
-    parse: Callable[[tuple[str, ...], Case], AnswerT]
-    format: Callable[[AnswerT, Case], tuple[str, ...]]
-    refused: Mapping[str, tuple[str, ...]]
-    numeric: bool = False
-    parse_many: Callable[[Sequence[tuple[str, ...]], Sequence[Case]], Sequence[AnswerT | ValueError]] | None = None
-    hint: Callable[[Sequence[str], Sequence[str]], str] = lambda _given, _expected: ""
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        return (self.id_column, *self.columns)
-
-    def parse_all(self, rows: Sequence[tuple[str, ...]], cases: Sequence[Case]) -> Sequence[AnswerT | ValueError]:
-        """The answers of some rows; an error stands in the place of its row."""
-        return self.parse_many(rows, cases) if self.parse_many else list(map(self._parse_or_error, rows, cases))
-
-    def _parse_or_error(self, cells: tuple[str, ...], case: Case) -> AnswerT | ValueError:
-        try:
-            return self.parse(cells, case)
-        except ValueError as error:
-            return ValueError(str(error))  # a new one: the caught one would keep alive all that parsing made
-
-
-@dataclass(frozen=True, slots=True)
-class CaseScore:
-    """What one answer is worth, and the numbers behind it."""
-
-    id: str
-    value: float
-    parts: Mapping[str, float | str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The exact score, its parts, the cases in the truth's order, and hints for a person."""
-
-    value: float
-    parts: Mapping[str, float]
-    cases: tuple[CaseScore, ...]
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{name} {value:.6g}" for name, value in list(self.parts.items())[:6])
-        return f"<Score {self.value!r}: {parts}; {len(self.cases):,} cases>"
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """What a data folder holds, and every problem found in it."""
-
-    facts: Mapping[str, str]
-    problems: tuple[Problem, ...]
-    notes: tuple[Problem, ...] = ()
-    """What is no problem but may surprise, such as files that are skipped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,7 +87,7 @@ class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
 
     The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
     Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
-    folder's own labels must not answer a training case with what it learned from that case's group.
+    folder's own labels must not predict a training case with what it learned from that case's group.
     """
 
     def __call__(self, value: Any, /, **facts: Any) -> Any:
@@ -312,6 +216,8 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
                  it where there is none
     marks        scores that are known from the contest or from papers, the best first
     marks_about  what these are scores of
+    files        what the files of a solve are for, by name or, for those of a case, by what follows its id,
+                 after the folder that they lie in
     adjust       how answers change with a threshold; None where they do not
     cheap_baseline  whether the baseline is so fast that every report may compare with it
     """
@@ -324,6 +230,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     keep: Artefact[AnswerT] | None = None
     marks: tuple[Mark, ...] = ()
     marks_about: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
     adjust: Adjusting[AnswerT, SettingsT] | None = None
     cheap_baseline: bool = False
 

@@ -70,7 +70,8 @@ class MeanPredictor:
         return Prediction("bright" if picture.mean() > 127 else "dark")
 
     def __call__(self, picture, /):
-        return self.predict(np.asarray(picture)).answer
+        given = read_grey(Path(picture)) if isinstance(picture, str | Path) else np.asarray(picture)
+        return self.predict(given).answer
 
 
 CHALLENGE = Challenge(

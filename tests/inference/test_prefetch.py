@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from handlens.inference.prefetch import Waiting, prefetch
+from handlens.inference.prefetch import WaitTime, prefetch
 
 PATIENCE = 10.0
 
@@ -101,7 +101,7 @@ class Clock:
 
 
 def test_only_waiting_is_measured(monkeypatch):
-    clock, waiting = Clock(), Waiting()
+    clock, waiting = Clock(), WaitTime()
     monkeypatch.setattr("handlens.inference.prefetch.time", clock)
     for _value in prefetch(lambda _ended: range(3), room=3, waiting=waiting):
         clock.now += 1000  # the value is being used

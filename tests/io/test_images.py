@@ -67,7 +67,7 @@ def pillow(path: Path, mode: str) -> Any:
         return np.asarray(opened.convert(mode))
 
 
-def chunk(name: bytes, body: bytes) -> bytes:
+def chunk(name: bytes, body: bytes = b"") -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
@@ -698,3 +698,62 @@ def test_a_png_that_ends_in_zeros_is_truncated(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="truncated PNG"):
         images.read_header(path)
     assert time.process_time() - started < 2
+
+
+# --- many small parts ---------------------------------------------------------------------------------------------
+
+
+def png_of(before: bytes = b"", between: bytes = b"", after: bytes = b"") -> bytes:
+    """A sound grey PNG of 60x60 with chunks put in: before its pixels, among them, and after them."""
+    packed = zlib.compress(bytes(61 * 60))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60, 60, 8, 0, 0, 0, 0))
+    pixels = chunk(b"IDAT", packed[:5]) + between + chunk(b"IDAT", packed[5:])
+    return b"\x89PNG\r\n\x1a\n" + head + before + pixels + after + chunk(b"IEND")
+
+
+def jpeg_of(before: bytes = b"", after: bytes = b"", *, progressive: bool = False) -> bytes:
+    """A sound grey JPEG with segments put in: before its pixels, and before its end."""
+    stream = io.BytesIO()
+    Image.new("L", (60, 60), 90).save(stream, "JPEG", progressive=progressive)
+    content = stream.getvalue()
+    return content[:2] + before + content[2:-2] + after + content[-2:]
+
+
+LAST_SCAN = jpeg_of(progressive=True)[jpeg_of(progressive=True).rfind(b"\xff\xda") : -2]
+TOO_MANY: dict[str, tuple[Callable[[], bytes], str]] = {
+    "texts.png": (lambda: png_of(before=chunk(b"tEXt", b"a\0b") * 150_000), "more than 10.,... chunks"),
+    "empty.png": (lambda: png_of(between=chunk(b"IDAT") * 150_000), "more than 10.,... chunks"),
+    "end.png": (lambda: png_of(after=chunk(b"tEXt") * 150_000), "more than 10.,... chunks"),
+    "comments.jpg": (lambda: jpeg_of(b"\xff\xfe\x00\x02" * 150_000), "more than 10.,... segments"),
+    "fillers.jpg": (lambda: jpeg_of(b"\xff" * 150_000), "more than 10.,... segments"),
+    "last.jpg": (lambda: jpeg_of(after=b"\xff\xfe\x00\x02" * 150_000), "more than 10.,... segments"),
+    "scans.jpg": (lambda: jpeg_of(after=LAST_SCAN * 200, progressive=True), "more than 100 passes over its pixels"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MANY)
+def test_many_small_parts_are_refused_before_they_are_read(tmp_path: Path, name: str) -> None:
+    make, said = TOO_MANY[name]
+    (tmp_path / name).write_bytes(make())
+    started = time.process_time()
+    with pytest.raises(DataError, match=f"{said}.*: save it again"):
+        images.read_image(tmp_path / name)
+    assert time.process_time() - started < 2
+
+
+def test_what_programs_write_is_not_many(tmp_path: Path) -> None:
+    """Pixels in chunks of 64 bytes, some comments, and every pass that a program writes."""
+    (tmp_path / "a.png").write_bytes(png_of(before=chunk(b"tEXt", b"a\0b") * 500, after=chunk(b"tEXt", b"a\0b") * 500))
+    (tmp_path / "a.jpg").write_bytes(jpeg_of(b"\xff\xfe\x00\x04ab" * 500 + b"\xff" * 20, progressive=True))
+    for name in ("a.png", "a.jpg"):
+        assert images.read_image(tmp_path / name).shape == (60, 60)
+
+
+def test_libpng_has_nothing_to_print(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Colour profiles that fit no pixels, and more texts than it keeps; the pixels are the same."""
+    profile = chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(200)))
+    (tmp_path / "a.png").write_bytes(png_of(before=profile + chunk(b"tEXt", b"a\0b") * 2000))
+    (tmp_path / "b.png").write_bytes(png_of())
+    first, second = (images.read_image(tmp_path / name) for name in ("a.png", "b.png"))
+    np.testing.assert_array_equal(first, second)
+    assert capfd.readouterr() == ("", "")

@@ -92,7 +92,7 @@ def hostile_report():
     return Report(
         "solve", HOSTILE, HOSTILE, HOSTILE, score=0.5, interval=(0.4, 0.6), references={HOSTILE: 0.1}, notes=[HOSTILE],
         sections=[Section(HOSTILE, HOSTILE, items)], cases=[case], facts={HOSTILE: HOSTILE}, command=HOSTILE,
-        problems=[{"line": 1, "id": HOSTILE, "what": HOSTILE, "text": HOSTILE}], files=[(HOSTILE, "submission.csv")],
+        problems=[{"line": 1, "id": HOSTILE, "what": HOSTILE, "text": HOSTILE}], files=[(HOSTILE, "submission.csv", HOSTILE)],
     )  # fmt: skip
 
 

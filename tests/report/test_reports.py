@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from handlens import pipeline, registry
+from handlens.artefacts import file_of, files_of_cases
 from handlens.challenges.forgery.report import explain
 from handlens.challenges.forgery.score import ORDER, score
 from handlens.challenges.lesions import report as lesions
@@ -77,12 +79,27 @@ def test_another_threshold_changes_the_answer_and_the_fitted_one_hardly_does(sol
 def test_sensitivity_chooses_among_the_groups_that_were_found(tmp_path):
     from handlens.challenges.forgery.report import adjusted
 
-    groups = [{"probability": 0.9, "runs": "[1, 2]"}, {"probability": 0.2, "runs": "[5, 3]"}]
+    groups = [{"probability": each, "runs": f"[{place}, {place}]"} for each, place in ((0.96, 3), (0.2, 1))]
     (tmp_path / "report_data").mkdir()
     (tmp_path / "report_data" / "a.findings.json").write_text(json.dumps({"groups": groups}))
     case = Case("a", None, (9, 9))
-    sizes = [[mask.area for mask in adjusted(tmp_path, case, value, None, None)] for value in (0.05, 0.5, 0.9)]
-    assert sizes == [[], [2], [2, 3]]
+    sizes = [[mask.area for mask in adjusted(tmp_path, case, value, None, None)] for value in (0.05, 0.5, 0.98)]
+    assert sizes == [[], [3], [3, 1]]
+
+
+@pytest.mark.slow
+def test_a_page_without_labels_says_what_was_found_and_what_its_files_are_for(solved, tmp_path):
+    challenge, data, _ = solved
+    case = pipeline.read_cases(challenge, data)[0]
+    pipeline.solve(challenge, case.path, tmp_path / "out", for_report=True)
+    page, report = pipeline.report_solve(challenge, tmp_path / "out")
+    expected = {"forgery": "no copy found", "ink": "ink on ", "cells": " nuclei on ", "lesions": ", probability 0."}
+    assert report.verdict.startswith(f"{report.cases[0].id}: ")
+    assert expected[challenge.name] in report.verdict
+    for name, address, about in (*report.files, *report.cases[0].files):
+        assert (tmp_path / "out" / name).is_file()
+        assert about, f"nobody says what {name} is for"
+        assert f'href="{address}"' in page.read_text()
 
 
 @pytest.mark.slow
@@ -217,3 +234,18 @@ def test_a_training_has_a_page_of_its_curves(tmp_path):
     write_manifest(tmp_path, {"command": "train"}, "key", finished=False)
     with pytest.raises(DataError, match="no finished training"):
         pipeline.report_training(registry.challenge("cells"), tmp_path)
+
+
+def test_files_of_a_case_are_found_by_its_name_the_longest_first(tmp_path):
+    cases = [Case(id, Path()) for id in ("0", "0.5", "a/b")]
+    for case in cases:
+        file_of(tmp_path, case, "mask.png").touch()
+    (tmp_path / "probability").mkdir()
+    file_of(tmp_path / "probability", cases[0], "tif").touch()
+    (tmp_path / "report_data").mkdir()
+    file_of(tmp_path / "report_data", cases[0], "map.png").touch()
+    (tmp_path / "submission.csv").touch()
+    found = files_of_cases(tmp_path, cases, ["probability"])
+    assert found["0"] == ["0.mask.png", "probability/0.tif"]
+    assert found["0.5"] == ["0.5.mask.png"]
+    assert found["a/b"] == [file_of(tmp_path, cases[2], "mask.png").name]

@@ -46,6 +46,9 @@ FILES = {"external tensor file", "custom operator"} | set(models.MORE) - {
     "fails for unknown age",
     "above one",
     "ignores the image",
+    "many strings",
+    "loops within loops",
+    "valid only sometimes",
 }
 
 
@@ -53,6 +56,22 @@ FILES = {"external tensor file", "custom operator"} | set(models.MORE) - {
 def test_what_a_file_is_shows_without_running_it(name):
     make, verdict = {**models.HOSTILE, **models.MORE}[name]
     assert verdict_of(make()) == verdict
+
+
+def test_no_function_has_the_name_of_an_operator_that_the_runtime_has_of_its_own():
+    """In every domain of the runtime but ONNX's: those come from what it says of itself."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+
+    domains = {schema.domain for schema in get_all_operator_schema()} - set(onnxfile.DOMAINS)
+    assert "com.microsoft" in domains
+    for domain in domains:
+        model = models.many_functions(levels=1, calls=1)
+        assert verdict_of(model) is None
+        model.functions[0].domain = domain
+        assert verdict_of(model) == "custom operator", domain
+    model.functions[0].domain = "com.microsoftware"  # somebody else's
+    model.graph.node[0].domain = "com.microsoftware"
+    assert verdict_of(model) is None
 
 
 @pytest.mark.parametrize("place", ["graph", "other name", "function", "branch", "function of a function"])

@@ -66,7 +66,8 @@ def test_an_honest_model_answers_as_onnx_runtime_does(honest):
 @linux
 def test_all_guards_hold_here(honest):
     with runner.opened(honest, LIMITS) as model:
-        assert {g.name for g in model.guards if g.holds} >= {"memory", "CPU time", "files", "processes", "sockets"}
+        held = {g.name for g in model.guards if g.holds}
+        assert held >= {"memory", "CPU time", "files", "processes", "sockets", "freed memory"}
         assert model.unguarded == ()
         assert {gap.partition(":")[0] for gap in model.missing} <= {"cgroup"} | SECOND_WALL
 
@@ -288,6 +289,27 @@ def test_a_new_process_has_forgotten_and_the_file_must_be_the_same(tmp_path):
         path.write_bytes(content)
         with pytest.raises(RefusedError, match="the file was changed while it was judged|not a model"):
             model.restart()
+
+
+@linux
+def test_nothing_of_an_earlier_question_is_found_in_memory(tmp_path):
+    """The model reads what an operator did not fill; in plain ONNX Runtime its second answer is another."""
+    import onnxruntime
+
+    path = models.write(tmp_path / "m.onnx", models.counting_in_memory())
+    question = {"image": np.zeros((1, 3, 512, 512), np.float32), "people": PERSON}
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    plain = [session.run(None, question)[0] for _ in range(4)]
+    assert any(not np.array_equal(plain[0], other) for other in plain[1:]), "the model is no threat any more"
+    with runner.opened(path, LIMITS) as model:
+        answers = [model.ask(*question.values()).outputs[0] for _ in range(4)]
+    assert all(np.array_equal(answers[0], other) for other in answers[1:])
+
+
+@linux
+def test_memory_that_is_not_cleared_is_found_and_told():
+    found = guard.check_freed_memory()  # nobody has asked for it in this process
+    assert (found.holds, found.how) == (False, "is not cleared by this system's C library")
 
 
 @pytest.mark.parametrize("held", ["waiting", "asking"])

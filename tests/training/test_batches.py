@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from handlens.inference.prefetch import Waiting
+from handlens.inference.prefetch import WaitTime
 from handlens.training.batches import Batches
 
 
@@ -47,8 +47,8 @@ def test_the_parts_of_two_processes_are_the_whole():
 
 
 def test_they_come_ahead_with_their_steps():
-    with closing(BATCHES.ahead(range(3, 50), Waiting())) as ahead:
-        steps = [next(ahead) for _ in range(4)]
+    with closing(BATCHES.prefetch(range(3, 50), WaitTime())) as prefetched:
+        steps = [next(prefetched) for _ in range(4)]
     assert [step for step, _ in steps] == [3, 4, 5, 6]
     assert np.array_equal(steps[2][1]["noise"], BATCHES.make(5)["noise"])
 

@@ -143,3 +143,15 @@ def test_timm_features_are_chosen_by_stride(monkeypatch):
         make_encoder("timm:absent", "scratch")
     with pytest.raises(ModelError, match=r"features at strides \[4, 8, 16, 32\]; needed are 2, 4, 8, 16 and 32"):
         make_encoder("timm:patches", "scratch")
+
+
+def test_filters_of_single_channels_stay_exact_in_bf16():
+    torch.manual_seed(0)
+    each, plain = SameConv(8, 8, 5, 2, groups=8), SameConv(8, 8, 3)
+    features = torch.randn(1, 8, 16, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        found, rounded = each(features), plain(features)
+    with torch.inference_mode():
+        expected = each(features)
+    assert rounded.dtype == torch.bfloat16
+    assert torch.equal(found, expected)

@@ -44,7 +44,7 @@ def test_fields_are_changed_by_name():
         ({"batch": "0"}, "batch is '0'; expected a whole number from 1 to"),
         ({"turns": "3"}, "turns is '3'; expected one of 1, 2, 4, 8"),
         ({"augmentation.stain_jitter": "9"}, r"augmentation\.stain_jitter is '9'; expected a number from 0 to 5"),
-        ({"min_scale": "2"}, "scale from 2.0 to 1.25; expected min_scale first"),
+        ({"min_scale": "2.5"}, "min_scale 2.5, max_scale 2.0; expected min_scale to be the smaller one"),
         (
             {"nonsense": "1"},
             "there is no field nonsense; there are accelerator, aligned, augmentation.background_stain, ",

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -178,7 +179,30 @@ def test_what_an_upload_is_taken_for(tmp_path):
     (tmp_path / "paper" / "x.PDF").touch()
     assert guess(tmp_path / "paper")[0] == "forgery"
     (tmp_path / "none").mkdir()
-    assert guess(tmp_path / "none") == ("forgery", "nothing here could be looked at")
+    (tmp_path / "none" / "table.csv").touch()
+    with pytest.raises(DataError, match="nothing here can be read: drop images"):
+        guess(tmp_path / "none")
+
+
+def test_what_an_upload_is_asked_for(tmp_path):
+    jobs = Jobs(tmp_path)
+    job = replace(jobs.create(), challenge="lesions")
+    place = jobs.place(job.id) / "input"
+    (place / "a.jpg").touch()
+    assert jobs._arguments(job)[-2:] == ["--write", "occlusion"]
+    for number in range(50):
+        (place / f"{number}.jpg").touch()
+    assert "--write" not in jobs._arguments(job)
+    (place / "paper.pdf").touch()
+    assert jobs._arguments(job)[0] == "inspect"
+
+
+def test_a_message_names_the_file_as_it_was_dropped(tmp_path):
+    script = "import sys; print(f'handlens: {sys.argv[3]}: not an image', file=sys.stderr); sys.exit(1)"
+    with serving(tmp_path, script) as address:
+        id = new_job(address)
+        ask(address, f"jobs/{id}/start", "POST", {"challenge": "cells"})
+        assert wait_for(address, id, "failed")["message"] == "picture.png: not an image"
 
 
 def test_the_folder_of_jobs_may_hold_other_things(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from handlens.cli.options import PATH
 from handlens.cli.output import message, with_verbosity
-from handlens.cli.paths import PATH
 
 
 @click.command()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handlens.cli.groups import CLUSTER, ChallengeGroup, with_options
-from handlens.cli.output import JSON, columns, message, print_json, progress_bar, with_verbosity
-from handlens.cli.paths import PATH
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.options import CLUSTER, JSON, PATH
+from handlens.cli.output import columns, message, print_json, progress_bar, with_verbosity
 from handlens.errors import HandlensError, counted
 from handlens.io.gate import read_text
 

@@ -8,17 +8,8 @@ from typing import Any
 
 import click
 
-from handlens.cli.output import (
-    JSON,
-    make_table,
-    message,
-    print_json,
-    print_table,
-    progress_bar,
-    resumable,
-    with_verbosity,
-)
-from handlens.cli.paths import PATH
+from handlens.cli.options import JSON, PATH
+from handlens.cli.output import make_table, message, print_json, print_table, progress_bar, resumable, with_verbosity
 
 
 @click.command(short_help="Solve and score synthetic data of all four challenges.")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 import click
 
+from handlens.cli.options import PATH
 from handlens.cli.output import with_verbosity
-from handlens.cli.paths import PATH
 from handlens.errors import HandlensError
 from handlens.settings import Field, fields_of
 
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 HELP_WIDTH = 80
 """Columns of help texts: what the narrowest usual terminal has."""
-
-
-CLUSTER = click.option(
-    "--cluster",
-    metavar="WHERE",
-    help="Share cases among the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, `local`, or a YAML file.",
-)
 
 
 class ChallengeGroup(click.Group):
@@ -115,6 +108,19 @@ def _option(field: Field) -> click.Option:
     else:
         kind = click.STRING
     return click.Option(flags, type=kind, default=field.default, show_default=True, help=field.help)
+
+
+def instead_option(flag: str, metavar: str, text: str, run: Callable[[click.Context, Path], None]) -> click.Option:
+    """An option of a group that is given in place of a sub-command: `run` does all, and the command ends."""
+
+    def callback(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+        if path is not None and not context.resilient_parsing:
+            run(context, path)
+            context.exit()
+
+    return click.Option(
+        [flag], type=PATH, is_eager=True, expose_value=False, callback=callback, metavar=metavar, help=text
+    )
 
 
 class _Choice(click.Choice[str]):

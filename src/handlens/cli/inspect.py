@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from handlens.cli.groups import CLUSTER
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, resumable, show, with_verbosity
-from handlens.cli.paths import PATH
+from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PATH
+from handlens.cli.output import fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
 
 
@@ -20,15 +20,23 @@ from handlens.errors import counted
 @click.option(
     "--seconds", default=13.0, show_default=True, type=click.FloatRange(1, 86_400), help="Time limit for one figure."
 )
+@click.option(
+    "--sensitivity",
+    default="normal",
+    show_default=True,
+    type=click.Choice(("low", "normal", "high")),
+    help="How easily a figure is called forged: about 0.2, 1 or 5 % of honest ones are.",
+)
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
 @click.option("--parquet", is_flag=True, help="Write tables to query: REPORT/findings/*.parquet.")
-@click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+@OVERWRITE
 @JSON
 def inspect(
     figures: tuple[Path, ...],
     out: Path | None,
     seconds: float,
+    sensitivity: Literal["low", "normal", "high"],
     workers: int | None,
     cluster: str | None,
     parquet: bool,
@@ -42,8 +50,10 @@ def inspect(
     """
     from handlens.challenges.forgery import inspection
     from handlens.challenges.forgery.inspection import tables
+    from handlens.challenges.forgery.inspection.reading import list_skipped
     from handlens.cli.uploads import output_folder
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.images import describe_skipped
 
     if parquet:
         if out is None:
@@ -59,6 +69,7 @@ def inspect(
             figures,
             target,
             seconds=seconds,
+            sensitivity=sensitivity,
             workers=workers or 1,
             executor=executor,
             overwrite=overwrite,
@@ -66,13 +77,16 @@ def inspect(
         )
         if parquet and target:
             tables.write_tables(target, records)
+    unread = list_skipped(figures, out=out)
     if as_json:
-        print_json({"figures": records})
+        print_json({"figures": records, "skipped": [problem.as_json() for problem in unread]})
     for record in records:
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
             show(inspection.table(record))
+    if unread:
+        message(f"not looked at: {describe_skipped(unread)}")
     if out:
         message(f"{out / inspection.PAGE}: {counted(len(records), 'figure')}")
     sys.exit(1 if any("error" in record for record in records) else 0)

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from handlens.cli.groups import CLUSTER, ChallengeGroup, with_options
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.options import CLUSTER, PART, PATH
 from handlens.cli.output import (
     details,
     make_table,
@@ -21,7 +22,6 @@ from handlens.cli.output import (
     progress_bar,
     with_verbosity,
 )
-from handlens.cli.paths import PATH
 from handlens.cli.score import tell_page
 from handlens.errors import counted
 from handlens.types import AnyChallenge, Judged, Judgement, Limits
@@ -35,7 +35,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("models", nargs=-1, required=True, type=PATH)
     @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases and their labels.")
-    @click.option("--part", type=click.Choice(["train", "test"]), help="Part of it  [default: test, else train]")
+    @PART
     @click.option(
         "--memory-mib",
         default=LIMITS.memory_mib,

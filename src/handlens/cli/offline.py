@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handlens.cli.groups import ChallengeGroup
-from handlens.cli.output import JSON, fail, message, print_json, progress_bar, with_verbosity
-from handlens.cli.paths import PATH
+from handlens.cli.groups import ChallengeGroup, instead_option
+from handlens.cli.options import JSON, PATH
+from handlens.cli.output import fail, message, print_json, progress_bar, with_verbosity
 from handlens.cli.solve import DURATION
 from handlens.errors import describe
 
@@ -57,9 +57,7 @@ def _bundle(challenge: AnyChallenge) -> click.Command:
     return with_verbosity(command)
 
 
-def _verify(context: click.Context, _option: click.Parameter, folder: Path | None) -> None:
-    if folder is None or context.resilient_parsing:
-        return
+def _verify(_context: click.Context, folder: Path) -> None:
     from handlens.offline.bundle import describe_sizes, read_bundle, verify_bundle
 
     page = read_bundle(folder)
@@ -70,7 +68,6 @@ def _verify(context: click.Context, _option: click.Parameter, folder: Path | Non
         fail(describe(f"{folder} would not work", problems, shown=len(problems)))
         sys.exit(1)
     click.echo("the bundle is whole: files as in its manifest, wheels that fit and need no others")
-    context.exit()
 
 
 @click.command("run-entry")
@@ -134,14 +131,8 @@ def run_entry(entry: Path, folder: Path, out: Path, as_json: bool, **rest: Any) 
 
 
 def commands() -> list[click.Command]:
-    verify = click.Option(
-        ["--verify"],
-        type=PATH,
-        is_eager=True,
-        expose_value=False,
-        callback=_verify,
-        metavar="FOLDER",
-        help="Check a bundle: hashes, and that its wheels fit and lack none.",
+    verify = instead_option(
+        "--verify", "FOLDER", "Check a bundle: hashes, and that its wheels fit and lack none.", _verify
     )
     return [
         ChallengeGroup(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from handlens.types import Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 NARROWEST, WIDEST = 60, 10_000
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from handlens.cli.output import JSON, print_json, with_verbosity
-from handlens.cli.paths import PATH
+from handlens.cli.options import JSON, PATH
+from handlens.cli.output import print_json, with_verbosity
 
 
 @click.command()

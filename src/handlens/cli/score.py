@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.output import JSON, Verbosity, fail, message, print_json, print_score
-from handlens.cli.paths import PATH
+from handlens.cli.options import CASES_DATA, JSON, PART, PATH, REPORT
+from handlens.cli.output import Verbosity, fail, message, print_json, print_score
 from handlens.errors import counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
-
-PART = click.option(
-    "--part", type=click.Choice(["train", "test"]), help="Part of the folder  [default: test, else train]"
-)
-
-REPORT = click.option("--report/--no-report", default=None, help="Write an HTML report  [default: unless --json]")
 
 
 def wanted(report: bool | None, as_json: bool) -> bool:
@@ -33,7 +27,7 @@ def wanted(report: bool | None, as_json: bool) -> bool:
 def _check(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("file", type=PATH)
-    @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases.")
+    @CASES_DATA
     @PART
     @JSON
     def command(file: Path, folder: Path, part: Any, as_json: bool, **options: Any) -> None:
@@ -133,7 +127,7 @@ def tell_page(write: Callable[[], Path]) -> None:
 def _encode(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("masks", type=PATH)
-    @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases.")
+    @CASES_DATA
     @click.option("-o", "--out", "file", type=PATH, required=True, help="The submission, CSV or Parquet.")
     @PART
     @JSON
@@ -156,7 +150,7 @@ def _encode(challenge: AnyChallenge) -> click.Command:
 def _decode(challenge: AnyChallenge) -> click.Command:
     @click.command(challenge.name, short_help=challenge.title)
     @click.argument("file", type=PATH)
-    @click.option("--data", "folder", type=PATH, required=True, help="Data folder with the cases.")
+    @CASES_DATA
     @click.option("-o", "--out", "masks", type=PATH, required=True, help="New folder for the masks.")
     @PART
     @JSON

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handlens.cli.groups import CLUSTER, ChallengeGroup, with_options
-from handlens.cli.output import JSON, details, message, print_json, progress_bar, resumable, with_verbosity
-from handlens.cli.paths import PATH
-from handlens.cli.score import PART, REPORT, wanted
+from handlens.cli.groups import ChallengeGroup, with_options
+from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PART, PATH, REPORT
+from handlens.cli.output import details, message, print_json, progress_bar, resumable, with_verbosity
+from handlens.cli.score import wanted
 from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         metavar="DURATION",
         help="Time limit, such as 3h50m or 90s: the best answers within it; implies --keep-going.",
     )
-    @click.option("--overwrite", is_flag=True, help="Replace the results of another run in OUT.")
+    @OVERWRITE
     @click.option("--model", type=PATH, hidden=not challenge.train, help="Folder that `handlens train` wrote.")
     @click.option(
         "--untrusted", is_flag=True, hidden=not challenge.sandboxed, help="Run the model's network in a sandbox."

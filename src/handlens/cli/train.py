@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handlens.cli.groups import ChallengeGroup, fields_help, with_options
-from handlens.cli.output import JSON, message, print_json, progress_bar, shown
-from handlens.cli.paths import PATH
+from handlens.cli.groups import ChallengeGroup, fields_help, instead_option, with_options
+from handlens.cli.options import JSON, PATH
+from handlens.cli.output import message, print_json, progress_bar, shown
 from handlens.cli.surroundings import exit_status
 
 if TYPE_CHECKING:
@@ -51,28 +51,17 @@ def _run(challenge: AnyChallenge, folder: Path, run: Path, settings: Any, as_jso
         message(f"report: {pipeline.report_training(challenge, run)}")
 
 
-def _resume(context: click.Context, _option: click.Parameter, run: Path | None) -> None:
+def _resume(_context: click.Context, run: Path) -> None:
     """Resume a training that was stopped or killed, with its own settings."""
-    if run is None or context.resilient_parsing:
-        return
     from handlens import pipeline, registry
 
     name, folder, settings = pipeline.read_training(run)
     challenge = registry.challenge(name)
     _run(challenge, folder, run, challenge.settings(**settings), as_json=False)
-    context.exit()
 
 
 def commands() -> list[click.Command]:
-    resume = click.Option(
-        ["--resume"],
-        type=PATH,
-        is_eager=True,
-        expose_value=False,
-        callback=_resume,
-        metavar="RUN",
-        help="Resume a training that was stopped or killed.",
-    )
+    resume = instead_option("--resume", "RUN", "Resume a training that was stopped or killed.", _resume)
     return [
         ChallengeGroup(
             "train",

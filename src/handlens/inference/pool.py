@@ -1,4 +1,4 @@
-"""Processes that work on one task at a time and can be ended while they do, for work that must not take too long."""
+"""Processes that work on one attempt at a time and can be ended while they do, for work that must not take too long."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from handlens.errors import HandlensError
+from handlens.inference.cost_model import Attempt
 from handlens.inference.executors import (
     Worker,
     death_of,
@@ -17,7 +18,7 @@ from handlens.inference.executors import (
     start_worker,
     threads_each,
 )
-from handlens.inference.schedule import Outcome, Task
+from handlens.inference.schedule import Outcome
 
 LoadedT = TypeVar("LoadedT", covariant=True)
 
@@ -26,10 +27,10 @@ DEATHS_AT_START = 3
 
 
 class TaskWorker(Protocol[LoadedT]):
-    """What a process does: says what it loaded, then works on tasks."""
+    """What a process does: says what it loaded, then works on attempts."""
 
     def loaded(self) -> LoadedT: ...
-    def __call__(self, task: Task, /) -> Any: ...
+    def __call__(self, attempt: Attempt, /) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class _Slot:
 
 
 class ProcessPool(Generic[LoadedT]):
-    """A `schedule.Pool` of processes; `make` gives the worker, once in each of them.
+    """A `schedule.WorkerPool` of processes; `make` gives the worker, once in each of them.
 
     Close it to end them all. What fails while a worker is made is raised by `wait`.
     """
@@ -62,9 +63,9 @@ class ProcessPool(Generic[LoadedT]):
     def ready(self) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot.loaded and not slot.busy]
 
-    def submit(self, slot: int, task: Task, /) -> None:
+    def submit(self, slot: int, attempt: Attempt, /) -> None:
         self._slots[slot].busy = True
-        self._send(self._slots[slot].worker, task)
+        self._send(self._slots[slot].worker, attempt)
 
     def wait(self, seconds: float, /) -> list[Outcome]:
         from multiprocessing.connection import wait
@@ -118,7 +119,7 @@ class ProcessPool(Generic[LoadedT]):
         return worker
 
     @staticmethod
-    def _send(worker: Worker, item: Task | None) -> None:
+    def _send(worker: Worker, item: Attempt | None) -> None:
         content = pickled(item)
         try:
             worker.pipe.send_bytes(content)
@@ -138,6 +139,6 @@ class _Starter:
 
     make: Callable[[], TaskWorker[Any]]
 
-    def __call__(self) -> Callable[[Task | None], Any]:
+    def __call__(self) -> Callable[[Attempt | None], Any]:
         worker = self.make()
-        return lambda task: worker.loaded() if task is None else worker(task)
+        return lambda attempt: worker.loaded() if attempt is None else worker(attempt)

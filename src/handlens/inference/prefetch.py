@@ -13,21 +13,21 @@ Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitTime:
     """Seconds spent waiting for values."""
 
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Value:
     """A value, so that it cannot be taken for an error or for the end."""
 
     value: Any
 
 
 def prefetch(
-    make: Callable[[threading.Event], Iterable[Value]], *, room: int, waiting: Waiting | None = None
+    make: Callable[[threading.Event], Iterable[Value]], *, room: int, waiting: WaitTime | None = None
 ) -> Generator[Value, None, None]:
     """The values of `make`, in order, made by a thread that keeps at most `room` of them ready.
 
@@ -37,8 +37,8 @@ def prefetch(
     >>> list(prefetch(lambda _ended: map(abs, (-3, 2)), room=1))
     [3, 2]
     """
-    waiting = Waiting() if waiting is None else waiting
-    ready: queue.Queue[_Made | BaseException | None] = queue.Queue(room)
+    waiting = WaitTime() if waiting is None else waiting
+    ready: queue.Queue[_Value | BaseException | None] = queue.Queue(room)
     ended = threading.Event()
     thread = threading.Thread(target=_fill, args=(make, ready, ended), daemon=True)
     thread.start()
@@ -56,7 +56,7 @@ def prefetch(
                 thread.join(0.01)
 
 
-def _get(ready: queue.Queue[_Made | BaseException | None], waiting: Waiting) -> _Made | BaseException | None:
+def _get(ready: queue.Queue[_Value | BaseException | None], waiting: WaitTime) -> _Value | BaseException | None:
     before = time.perf_counter()
     got = ready.get()
     waiting.seconds += time.perf_counter() - before
@@ -65,13 +65,13 @@ def _get(ready: queue.Queue[_Made | BaseException | None], waiting: Waiting) -> 
 
 def _fill(
     make: Callable[[threading.Event], Iterable[Any]],
-    ready: queue.Queue[_Made | BaseException | None],
+    ready: queue.Queue[_Value | BaseException | None],
     ended: threading.Event,
 ) -> None:
     """Put value after value, then None for the end; or the error."""
     try:
         for value in make(ended):
-            ready.put(_Made(value))
+            ready.put(_Value(value))
             if ended.is_set():
                 return
         ready.put(None)

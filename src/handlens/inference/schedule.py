@@ -1,16 +1,17 @@
 """Every case before a deadline: what cases cost is measured, and the effort for each is planned from that.
 
-Knows neither challenges nor processes: it is given a pool that works on tasks, and a clock. Efforts have numbers,
+Knows neither challenges nor processes: it is given a pool that works on attempts, and a clock. Efforts have numbers,
 from 0, the cheapest, to the full one.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from handlens.inference.cost_model import Attempt, CostModel
 
 Clock = Callable[[], float]
 """Seconds since the run began."""
@@ -19,44 +20,31 @@ MARGIN = 1.08
 """What a plan for all cases is multiplied by. By hand, on the first 50 seeds of bench/deadline.py."""
 
 SAFETY_FACTOR = 1.25
-"""What the expected duration of a single task is multiplied by where it must not fail.
+"""What the expected duration of a single attempt is multiplied by where it must not fail.
 
 Measured on seeds 1000 to 1399 of bench/deadline.py: tight runs use at least 91 % of their time, with 1.1 at least 85 %;
 what is answered, and with which effort, is the same."""
 
+SLOWDOWN = 3.0
+"""How much slower the machine may become at any moment without a case going unanswered. A better answer for one case is
+worth less than any answer for another: so first answers are cheap until so much is sure, better ones come after."""
+
 TIMEOUT_FACTOR, TIMEOUT_FACTOR_WHEN_SHORT = 10.0, 4.0
-"""A task is ended after so many times its expected duration; earlier where the others need its process."""
+"""An attempt is ended after so many times its expected duration; earlier where the others need its process."""
 
 LEAST_TIMEOUT_SHARE = 0.01
-"""Share of the whole time that every task may take, however short it was expected to be."""
+"""Share of the whole time that every attempt may take, however short it was expected to be."""
 
 FIRST_TIMEOUT_SHARE = 0.2
-"""Share of the time left that a task may take while nothing was measured yet."""
-
-SPEED_GAIN, COST_GAIN = 0.3, 0.5
-"""How much of a surprise is taken for a change of the machine's speed, and for a wrong cost of the effort at first."""
-
-LARGEST_SURPRISE = math.log(4)
-"""A single odd case changes no expectation by more."""
-
-FIXED_SHARE = 0.3
-"""What of a case's cost does not depend on its size, until that was measured."""
+"""Share of the time left that an attempt may take while nothing was measured yet."""
 
 RETRIES = 2
 """How often a case is begun again that took too long, or whose process died."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Answer this case with this effort; both are numbers."""
-
-    case: int
-    effort: int
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the task of a process: `answered` with a value, or `why` not; `died` where it never replied."""
+    """What became of the attempt of a process: `answered` with a value, or `why` not; `died` where it never replied."""
 
     slot: int
     answered: bool
@@ -65,99 +53,33 @@ class Outcome:
     died: bool = False
 
 
-class Pool(Protocol):
-    """Processes that work on one task at a time, numbered from 0."""
+class WorkerPool(Protocol):
+    """Processes that work on one attempt at a time, numbered from 0."""
 
     @property
     def size(self) -> int: ...
 
     def ready(self) -> Sequence[int]:
-        """Those that wait for a task."""
+        """Those that wait for an attempt."""
 
-    def submit(self, slot: int, task: Task, /) -> None: ...
+    def submit(self, slot: int, attempt: Attempt, /) -> None: ...
 
     def wait(self, seconds: float, /) -> Sequence[Outcome]:
         """What was finished, as soon as something is or a process became ready; at the latest after so long."""
 
     def kill(self, slot: int, /) -> None:
-        """End its task; it is ready again when it has started anew."""
-
-
-class CostModel:
-    """Seconds that a case takes with an effort: from its size, the effort's cost, and how fast the machine is now."""
-
-    def __init__(self, sizes: Sequence[float], costs: Sequence[float]) -> None:
-        mean = sum(sizes) / max(1, len(sizes)) or 1.0
-        self.sizes = [size / mean for size in sizes]
-        self._costs = [math.log(cost) for cost in costs]
-        self._counts = [0] * len(costs)
-        self._speed: float | None = None
-        self._spread = 0.1  # of the logarithm of a case's seconds about what was expected
-        self._fixed = FIXED_SHARE
-        self._seen: list[tuple[float, float]] = []
-
-    @property
-    def measured(self) -> bool:
-        return self._speed is not None
-
-    def expect(self, task: Task) -> float:
-        """Mean seconds; 0 before anything was measured."""
-        return self._seconds(task.effort) * self._units(task.case)
-
-    def sum(self, cases: Sequence[int], effort: int) -> float:
-        """Mean seconds of all of them together."""
-        sizes = sum(self.sizes[case] for case in cases)
-        return self._seconds(effort) * (self._fixed * len(cases) + (1 - self._fixed) * sizes)
-
-    def _seconds(self, effort: int) -> float:
-        """Of a case of mean size."""
-        return math.exp(self._speed + self._costs[effort] + self._spread / 2) if self._speed is not None else 0.0
-
-    def learn(self, task: Task, seconds: float) -> None:
-        """A task took so long."""
-        found = math.log(max(seconds, 1e-4) / self._units(task.case))
-        if self._speed is None:
-            self._speed = found - self._costs[task.effort]
-        surprise = found - self._speed - self._costs[task.effort]
-        self._spread += 0.1 * (min(surprise**2, 1.0) - self._spread)
-        bounded = max(-LARGEST_SURPRISE, min(LARGEST_SURPRISE, surprise))
-        self._counts[task.effort] += 1
-        if sum(count > 0 for count in self._counts) > 1:  # the first effort has nothing to be compared with
-            self._costs[task.effort] += bounded * COST_GAIN / self._counts[task.effort]
-        self._speed += bounded * SPEED_GAIN
-        self._fit_sizes(task, seconds)
-
-    def learn_at_least(self, task: Task, seconds: float) -> None:
-        """A task was ended after so long: where that is not known yet, cases take longer than that."""
-        if self._speed is None:
-            self.learn(task, 1.5 * seconds)
-
-    def _units(self, case: int) -> float:
-        return self._fixed + (1 - self._fixed) * self.sizes[case]
-
-    def _fit_sizes(self, task: Task, seconds: float) -> None:
-        """How much of the cost is the same for all: least squares of seconds, at today's speed, over sizes."""
-        self._seen = [*self._seen[-63:], (self.sizes[task.case], seconds / self.expect(task) * self._units(task.case))]
-        if len(self._seen) < 6:
-            return
-        mean_size, mean_cost = (sum(column) / len(self._seen) for column in zip(*self._seen, strict=True))
-        variance = sum((size - mean_size) ** 2 for size, _ in self._seen)
-        if variance < 0.01 * len(self._seen):  # all of one size: nothing to be learned
-            return
-        slope = sum((size - mean_size) * (cost - mean_cost) for size, cost in self._seen) / variance
-        share = 1 - max(0.0, slope) / max(mean_cost + slope * (1 - mean_size), 1e-9)
-        self._fixed += 0.5 * (max(0.0, min(1.0, share)) - self._fixed)
+        """End its attempt; it is ready again when it has started anew."""
 
 
 @dataclass(slots=True)
 class _Running:
-    task: Task
+    attempt: Attempt
     since: float
     limit: float | None = None
 
 
 @dataclass(slots=True)
-class Schedule:
+class DeadlineSchedule:
     """Answers cases through a pool until all have their best answer, or the time is over.
 
     sizes      of the cases, in any unit: what their costs are roughly proportional to
@@ -170,7 +92,7 @@ class Schedule:
 
     sizes: Sequence[float]
     costs: Sequence[float]
-    pool: Pool
+    pool: WorkerPool
     clock: Clock
     time_over: Callable[[], float]
     answered: Callable[[int, int, Any], None]
@@ -184,7 +106,7 @@ class Schedule:
     _waiting: list[int] = field(init=False)
     _aside: list[int] = field(init=False)
     _running: dict[int, _Running] = field(init=False)
-    _tried: set[Task] = field(init=False)
+    _tried: set[Attempt] = field(init=False)
     _begun: float = field(init=False)
     _useful: float = field(init=False, default=0.0)
 
@@ -205,7 +127,7 @@ class Schedule:
                 self._end_overdue()
         finally:
             for slot in list(self._running):
-                case = self._running.pop(slot).task.case
+                case = self._running.pop(slot).attempt.case
                 self._waiting += [] if case in self.efforts else [case]
                 self.pool.kill(slot)
 
@@ -217,7 +139,7 @@ class Schedule:
     # --- what to do next ----------------------------------------------------------------------------------------------
 
     def _submit(self) -> bool:
-        """Give every process that waits something to do; whether one took a task."""
+        """Give every process that waits something to do; whether one took an attempt."""
         gave = False
         for slot in self.pool.ready():
             found = self._choose()
@@ -228,40 +150,57 @@ class Schedule:
             gave = True
         return gave
 
-    def _choose(self) -> tuple[Task, float | None] | None:
-        """The next task, and how long it may take where that is not a matter of expectation."""
+    def _choose(self) -> tuple[Attempt, float | None] | None:
+        """The next attempt, and how long it may take where that is not a matter of expectation."""
         left = self.time_over() - self.clock()
         if self._waiting:
             return self._first_answer(left), None
         if fresh := [case for case in self._aside if self.ended[case] == 1]:
             return self._retry(fresh[0], left / 4)
-        if (task := self._upgrade(left)) is not None:
-            return task, left
+        if (attempt := self._insure(left) or self._upgrade(left)) is not None:
+            return attempt, left
         return self._retry(self._aside[0], left) if self._aside else None
 
     def _open_cases(self) -> bool:
         """Whether some case could still get an answer, or a better one."""
         return bool(self._waiting or self._aside or any(effort < self._top for effort in self.efforts.values()))
 
-    def _retry(self, case: int, limit: float) -> tuple[Task, float]:
+    def _retry(self, case: int, limit: float) -> tuple[Attempt, float]:
         self._aside.remove(case)
-        return Task(case, 0), limit
+        return Attempt(case, 0), limit
 
-    def _first_answer(self, left: float) -> Task:
+    def _first_answer(self, left: float) -> Attempt:
         """A case that has no answer, with the highest effort that all of them can have."""
         if not self.model.measured:  # one of middling size tells most
-            return Task(self._waiting.pop((len(self._waiting) - 1) // 2), 0)
+            return Attempt(self._waiting.pop((len(self._waiting) - 1) // 2), 0)
         effort = self._affordable(self._waiting, left)
         if effort is None:  # not all can be answered: as many as possible
-            return Task(self._waiting.pop(0), 0)
+            return Attempt(self._waiting.pop(0), 0)
         case = self._waiting.pop()  # the largest: small ones fill the end
-        while effort and self.model.expect(Task(case, effort)) * SAFETY_FACTOR > left:
+        while effort and (
+            self.model.expect(Attempt(case, effort)) * SAFETY_FACTOR > left
+            or not self._survives(Attempt(case, effort), left)
+        ):
             effort -= 1
-        return Task(case, effort)
+        return Attempt(case, effort)
 
-    def _upgrade(self, left: float) -> Task | None:
+    def _survives(self, attempt: Attempt, left: float) -> bool:
+        """Whether the others could still have the lowest effort after it, were the machine slower from now on."""
+        rest = self.model.sum(self._waiting, 0) + self.model.expect(attempt) + self._still_running()
+        return SLOWDOWN * rest * MARGIN <= self.pool.size * left * self._useful_share()
+
+    def _insure(self, left: float) -> Attempt | None:
+        """The cheapest answer for a case whose first one, of more effort, may come too late."""
+        for running in self._running.values():
+            attempt, cheap = running.attempt, Attempt(running.attempt.case, 0)
+            open_case = attempt.effort and attempt.case not in self.efforts and cheap not in self._tried
+            if open_case and SLOWDOWN * (self._rest_of(running) + self.model.expect(cheap)) > left:
+                return self._try(cheap.case, cheap.effort)
+        return None
+
+    def _upgrade(self, left: float) -> Attempt | None:
         """A better answer for a case that was answered with less than full effort, where it can be finished."""
-        busy = {running.task.case for running in self._running.values()}
+        busy = {running.attempt.case for running in self._running.values()}
         below = sorted(
             (case for case, effort in self.efforts.items() if effort < self._top and case not in busy),
             key=lambda case: (self.efforts[case], -self._size(case)),
@@ -270,8 +209,8 @@ class Schedule:
             those = [case for case in below if self._may(case, effort, left)]
             if those and len(those) == sum(self.efforts[case] < effort for case in below) and self._fits(those, effort):
                 return self._try(those[0], effort)
-        steps = [Task(case, effort) for case in below for effort in range(self.efforts[case] + 1, self._top + 1)]
-        steps = [task for task in steps if self._may(task.case, task.effort, left)]
+        steps = [Attempt(case, effort) for case in below for effort in range(self.efforts[case] + 1, self._top + 1)]
+        steps = [attempt for attempt in steps if self._may(attempt.case, attempt.effort, left)]
         if not steps:
             return None
         shortest = sorted(map(self.model.expect, steps))[:2]
@@ -281,12 +220,12 @@ class Schedule:
 
     def _may(self, case: int, effort: int, left: float) -> bool:
         """Whether this would be a better answer that is expected in time, and was not tried before."""
-        task = Task(case, effort)
-        return self.efforts[case] < effort and task not in self._tried and self.model.expect(task) <= left
+        attempt = Attempt(case, effort)
+        return self.efforts[case] < effort and attempt not in self._tried and self.model.expect(attempt) <= left
 
-    def _try(self, case: int, effort: int) -> Task:
-        self._tried.add(Task(case, effort))
-        return Task(case, effort)
+    def _try(self, case: int, effort: int) -> Attempt:
+        self._tried.add(Attempt(case, effort))
+        return Attempt(case, effort)
 
     def _affordable(self, cases: Sequence[int], left: float) -> int | None:
         """The highest effort that all these cases can have; None where even the lowest takes too long."""
@@ -305,24 +244,25 @@ class Schedule:
         return min(1.0, (usual + self._useful + running) / (usual + spent))
 
     def _still_running(self) -> float:
-        """Seconds that the tasks at work are expected to need yet."""
-        now = self.clock()
-        return sum(
-            max(self.model.expect(running.task) - (now - running.since), 0.25 * (now - running.since))
-            for running in self._running.values()
-        )
+        """Seconds that the attempts at work are expected to need yet."""
+        return sum(map(self._rest_of, self._running.values()))
+
+    def _rest_of(self, running: _Running) -> float:
+        spent = self.clock() - running.since
+        return max(self.model.expect(running.attempt) - spent, 0.25 * spent)
 
     # --- what came of it ----------------------------------------------------------------------------------------------
 
     def _receive(self, outcome: Outcome) -> None:
         running = self._running.pop(outcome.slot)
-        case, effort = running.task.case, running.task.effort
+        case, effort = running.attempt.case, running.attempt.effort
         seconds = self.clock() - running.since
         self._useful += 0 if outcome.died else seconds
         if outcome.answered:
-            self.model.learn(running.task, seconds)
-            self.efforts[case] = effort
-            self.answered(case, effort, outcome.value)
+            self.model.learn(running.attempt, seconds)
+            if effort > self.efforts.get(case, -1):  # not a cheap answer that was only to make sure of one
+                self.efforts[case] = effort
+                self.answered(case, effort, outcome.value)
         elif outcome.died and case not in self.efforts:
             self._put_aside(case)
         elif case not in self.efforts:
@@ -335,18 +275,18 @@ class Schedule:
             self.failed(case, "it took too long, or its process died, each time it was begun")
 
     def _end_overdue(self) -> None:
-        """End the tasks that take so long that nobody can wait for them."""
+        """End the attempts that take so long that nobody can wait for them."""
         now = self.clock()
         for slot, running in list(self._running.items()):
             if now >= running.since + self._patience(running):
                 del self._running[slot]
                 self.pool.kill(slot)
-                self.model.learn_at_least(running.task, now - running.since)
-                if running.task.case not in self.efforts:
-                    self._put_aside(running.task.case)
+                self.model.learn_at_least(running.attempt, now - running.since)
+                if running.attempt.case not in self.efforts:
+                    self._put_aside(running.attempt.case)
 
     def _patience(self, running: _Running) -> float:
-        """Seconds that a task may take."""
+        """Seconds that an attempt may take."""
         if running.limit is not None:
             return running.limit
         left = self.time_over() - running.since
@@ -356,7 +296,7 @@ class Schedule:
         others = self._waiting
         short = self.model.sum(others, 0) * MARGIN > (self.pool.size - 1) * (self.time_over() - self.clock())
         times = TIMEOUT_FACTOR_WHEN_SHORT if others and short else TIMEOUT_FACTOR
-        return max(times * self.model.expect(running.task), LEAST_TIMEOUT_SHARE * (self.time_over() - self._begun))
+        return max(times * self.model.expect(running.attempt), LEAST_TIMEOUT_SHARE * (self.time_over() - self._begun))
 
     def _next_look(self) -> float:
         """Seconds until something has to be looked at, whatever the pool says."""

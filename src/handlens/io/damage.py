@@ -21,10 +21,21 @@ Array = npt.NDArray[Any]
 PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Colour type of a PNG to samples a pixel."""
 
+MAX_SCANS = 100
+"""Passes over the pixels of a JPEG: programs write some ten. Each takes a decoder over all pixels, even if empty."""
+
+_SPARE_PARTS, _BYTES_A_PART = 100_000, 1024
+"""Chunks or segments that a file may have at any size, and one more for so many bytes: each costs time and memory, even
+an empty one. Programs write pixels in chunks of 4 kB and more."""
+
+_COMMENTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"tIME", b"pHYs")
+"""Chunks that have no part in the pixels as they are read here; libpng prints what it thinks of them."""
+
 _LARGEST_EXIF = 1 << 20
 _STEP = 1 << 20  # bytes that are unpacked at once
 _PIECE = 1 << 16  # bytes that are given at once: what is not used yet is copied
 _SPARE = 1 << 16  # bytes after the last row that some programs write
+_PNG_START, _JPEG_START = b"\x89PNG", b"\xff\xd8"
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
 
@@ -32,12 +43,33 @@ _NOT_TAKEN = ("Could not determine subsampling", "Unsupported color conversion")
 """What TurboJPEG says of a sound file that it is not made for."""
 
 
+def refuse_many_parts(path: Path, size: int) -> None:
+    """DataError where a PNG or JPEG has more before its pixels than any program writes: readers go through it all."""
+    with open_file(path) as stream:
+        start = stream.read(4)
+        if start == _PNG_START:
+            for kind, _, _ in _list_chunks(stream, size, path):
+                if kind == b"IDAT":
+                    return
+        elif start.startswith(_JPEG_START):
+            place, number = 2, 0
+            while (segment := _read_at(stream, place, 4))[:1] == b"\xff" and segment[:2] != _JPEG_SCAN:
+                number += 1
+                _refuse_parts(number, size, "segments", path)
+                place += 1 if segment[1:2] == b"\xff" else 2 + int.from_bytes(segment[2:], "big")
+
+
+def _read_at(stream: IO[bytes], place: int, size: int) -> bytes:
+    stream.seek(place)
+    return stream.read(size)
+
+
 def refuse_truncated(path: Path, kind: str, size: int) -> int:
     """DataError where the end is missing; otherwise how a PNG asks to be turned, found on the way."""
     turned = UPRIGHT
     with open_file(path) as stream:
         if kind == "PNG":
-            chunks = list(_list_chunks(stream, size))
+            chunks = list(_list_chunks(stream, size, path))
             whole = bool(chunks) and chunks[-1][0] == b"IEND"
             exif = next((_read_chunk(stream, *chunk) for chunk in chunks if chunk[0] == b"eXIf"), b"")
             turned = of_exif(exif)
@@ -48,13 +80,15 @@ def refuse_truncated(path: Path, kind: str, size: int) -> int:
     return turned
 
 
-def _list_chunks(stream: IO[bytes], size: int) -> Iterator[tuple[bytes, int, int]]:
+def _list_chunks(stream: IO[bytes], size: int, path: Path) -> Iterator[tuple[bytes, int, int]]:
     """Kind, place and length of the chunks of a PNG up to its end; none may reach past the end of the file.
 
-    Decoders make room for what a chunk claims.
+    Decoders make room for what a chunk claims. DataError where there are more of them than any program writes.
     """
-    place = 8
+    place, number = 8, 0
     while place + 12 <= size:
+        number += 1
+        _refuse_parts(number, size, "chunks", path)
         stream.seek(place)
         start = stream.read(8)
         length = int.from_bytes(start[:4], "big")
@@ -66,6 +100,11 @@ def _list_chunks(stream: IO[bytes], size: int) -> Iterator[tuple[bytes, int, int
         place += 12 + length
 
 
+def _refuse_parts(number: int, size: int, what: str, path: Path) -> None:
+    if number > _SPARE_PARTS + size // _BYTES_A_PART:
+        raise DataError(f"more than {number - 1:,} {what} in {size:,} bytes: save it again", file=path)
+
+
 def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> bytes:
     """The content of a small chunk; nothing where it is large, or its checksum is wrong."""
     if length > _LARGEST_EXIF:
@@ -75,6 +114,16 @@ def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> byte
     return content if stream.read(4) == zlib.crc32(kind + content).to_bytes(4, "big") else b""
 
 
+def without_comments(path: Path, content: bytes) -> bytes:
+    """A PNG without the chunks that libpng has something to print about, such as profiles of other colours."""
+    parts, place = [], 0
+    for kind, start, length in _list_chunks(BytesIO(content), len(content), path):
+        if kind in _COMMENTS:
+            parts.append(content[place : start - 8])
+            place = start + length + 4
+    return b"".join([*parts, content[place:]]) if parts else content
+
+
 def refuse_damaged_png(path: Path, content: bytes) -> None:
     """DataError for what decoders only warn of, or nothing: wrong checksums, and pixels that stand apart.
 
@@ -82,7 +131,7 @@ def refuse_damaged_png(path: Path, content: bytes) -> None:
     """
     pixels: list[memoryview] = []
     before = b""
-    for kind, place, length in _list_chunks(BytesIO(content), len(content)):
+    for kind, place, length in _list_chunks(BytesIO(content), len(content), path):
         view, end = memoryview(content)[place : place + length], place + length
         needed = kind[:1].isupper()  # the format's word for what pixels depend on
         if needed and zlib.crc32(view, zlib.crc32(kind)) != int.from_bytes(content[end : end + 4], "big"):
@@ -140,7 +189,7 @@ def _skip_segments(content: bytes) -> int:
 
 
 def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
-    """DataError for what libjpeg warns of and goes on from: lost or misplaced markers, pixels that are made up.
+    """DataError for what libjpeg only warns of: lost or misplaced markers, pixels that are made up.
 
     An eighth of the size does, as all of the file is read for it. Rare layouts of colours that TurboJPEG does not take
     are looked at in another way, which finds only a missing end.
@@ -148,6 +197,7 @@ def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
     import simplejpeg
 
     _refuse_broken_segments(path, content)
+    _refuse_many_scans(path, content)
     try:
         space = "cmyk" if simplejpeg.decode_jpeg_header(content)[2] in ("CMYK", "YCCK") else "gray"
         simplejpeg.decode_jpeg(content, colorspace=space, min_factor=8)
@@ -161,13 +211,24 @@ def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
 
 def _refuse_broken_segments(path: Path, content: bytes) -> None:
     """DataError where one of the segments before the pixels does not begin where the one before it ends."""
-    place = 2
+    place, number = 2, 0
     while content[place : place + 2] != _JPEG_SCAN:
+        number += 1
+        _refuse_parts(number, len(content), "segments", path)
         length = int.from_bytes(content[place + 2 : place + 4], "big")
         filler = content[place : place + 2] == b"\xff\xff"
         if content[place : place + 1] != b"\xff" or not (filler or length >= 2):
             raise DataError(f"damaged: no segment at byte {place:,}: copy it again", file=path)
         place += 1 if filler else 2 + length
+
+
+def _refuse_many_scans(path: Path, content: bytes) -> None:
+    number = 0
+    for found, place in enumerate(_list_markers(content)):
+        _refuse_parts(found, len(content), "segments", path)
+        number += content[place : place + 2] == _JPEG_SCAN
+        if number > MAX_SCANS:
+            raise DataError(f"more than {MAX_SCANS} passes over its pixels: save it again", file=path)
 
 
 def _lacks_data(content: bytes) -> bool:
@@ -196,9 +257,16 @@ def _decode_small(content: bytes) -> Array | None:
 
 def _find_end(content: bytes) -> int:
     """Where the end marker of a JPEG's pixels is: tables between two scans may hold bytes that look like it."""
+    *_, last = _list_markers(content)
+    return last
+
+
+def _list_markers(content: bytes) -> Iterator[int]:
+    """Where the segments begin that follow the header, up to the end marker, or to the end of the file without one."""
     place = _skip_segments(content)
+    yield place
     while content[place : place + 2] not in (_JPEG_END, b""):
         place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
         found = _JPEG_MARKER.search(content, place)
         place = found.start() if found else len(content)
-    return place
+        yield place

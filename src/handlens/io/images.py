@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
 from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
-from handlens.io.damage import PNG_SAMPLES, refuse_corrupt_jpeg, refuse_damaged_png, refuse_truncated
+from handlens.io.damage import (
+    PNG_SAMPLES,
+    refuse_corrupt_jpeg,
+    refuse_damaged_png,
+    refuse_many_parts,
+    refuse_truncated,
+    without_comments,
+)
 from handlens.io.formats import of_file, why_unread
 from handlens.io.gate import file_size, open_file
 from handlens.io.orientation import UPRIGHT, of_exif, shown_shape, turn
@@ -64,6 +71,7 @@ def read_header(path: Path, *, channels: bool = True) -> Header:
     Three channels that ImageJ keeps in pages of their own are colours; without `channels`, every page is a picture.
     """
     size = file_size(path)
+    refuse_many_parts(path, size)
     try:
         with _opened(path) as picture:
             kind = "JPEG" if picture.format == "MPO" else picture.format  # MPO: a JPEG with more after it
@@ -237,7 +245,7 @@ def _read_png(path: Path, header: Header) -> Array:
     content = gate.read_bytes(path, most=_ANY)
     refuse_damaged_png(path, content)
     how = cv2.IMREAD_GRAYSCALE if header.mode in _EXPANDED else cv2.IMREAD_UNCHANGED
-    picture = _decode(content, how)
+    picture = _decode(without_comments(path, content), how)
     if picture is None:  # Pillow would fill missing rows with black
         raise DataError("damaged, its pixels cannot be decoded: copy it again", file=path)
     if header.mode in _EXPANDED:

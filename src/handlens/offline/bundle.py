@@ -50,7 +50,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleFile:
     """A file of a bundle."""
 
     path: str
@@ -154,7 +154,7 @@ def _copy_model(model: Path, target: Path) -> None:
     shutil.copytree(model, target, ignore=leave)
 
 
-def _entries(folder: Path, request: Request) -> list[Entry]:
+def _entries(folder: Path, request: Request) -> list[BundleFile]:
     found = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -164,7 +164,7 @@ def _entries(folder: Path, request: Request) -> list[Entry]:
             licence, version = wheel.licence, wheel.version
         elif kind == MODEL:
             licence = _model_licence(request)
-        found.append(Entry(name, path.stat().st_size, _sha256(path), kind, licence, version))
+        found.append(BundleFile(name, path.stat().st_size, _sha256(path), kind, licence, version))
     return found
 
 
@@ -174,7 +174,7 @@ def _model_licence(request: Request) -> str:
     return open_model(request.model, challenge=request.challenge.name).licence or "as its training data"
 
 
-def _entry_json(entry: Entry) -> dict[str, Any]:
+def _entry_json(entry: BundleFile) -> dict[str, Any]:
     page: dict[str, Any] = {"path": entry.path, "bytes": entry.bytes, "sha256": entry.sha256, "kind": entry.kind}
     return page | {"licence": entry.licence} | ({"version": entry.version} if entry.version else {})
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import HandlensError, counted
+from handlens.inference.cost_model import Attempt
 from handlens.inference.executors import usable_cores
 from handlens.inference.pool import ProcessPool
-from handlens.inference.schedule import Clock, Schedule, Task
+from handlens.inference.schedule import Clock, DeadlineSchedule
 from handlens.io.submissions import write_cells
 from handlens.pipeline.each_case import Answered, CaseWorker, Predicted, ProgressCounter
 from handlens.runstore.store import RunStore
@@ -78,7 +79,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class DeadlineUsage:
     """What a deadline cost: answers by effort, cases that have the safe answer, and the model that answered."""
 
     allowed: float
@@ -118,8 +119,8 @@ class _Efforts:
         names, costs = [effort.name for effort in self.efforts], [effort.cost for effort in self.efforts]
         return _Loaded(tuple(names), tuple(costs), self.efforts[-1].predictor.model)
 
-    def __call__(self, task: Task, /) -> Any:
-        return self.workers[task.effort](self.cases[task.case])
+    def __call__(self, attempt: Attempt, /) -> Any:
+        return self.workers[attempt.effort](self.cases[attempt.case])
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +197,9 @@ def answer_by_deadline(
     deadline: Deadline,
     *,
     workers: int | None = None,
-    tell: ProgressCounter,
+    counter: ProgressCounter,
     make_pool: Callable[..., Any] = ProcessPool,
-) -> tuple[Predicted, Spent]:
+) -> tuple[Predicted, DeadlineUsage]:
     """A row for every case with notes on what was given up, and how the time was spent.
 
     The submission is there with safe answers before anything is loaded. `load` is called in other processes, with the
@@ -207,7 +208,7 @@ def answer_by_deadline(
     submission = _Submission(challenge, cases, settings, store, path)
     submission.write(deadline.clock())
     waiting = [case for case in cases if case.id not in submission.journal.done]
-    tell.cases(len(cases) - len(waiting))
+    counter.cases(len(cases) - len(waiting))
     size = max(1, min(workers or usable_cores(), len(waiting)))
     threads = max(1, usable_cores() // size)
     artefacts = partial(challenge.artefacts, settings)
@@ -220,14 +221,14 @@ def answer_by_deadline(
 
     def answered(number: int, effort: int, answer: Any) -> None:
         submission.add(cases[number], answer, effort, deadline.clock())
-        tell.cases(len(submission.journal.done))
+        counter.cases(len(submission.journal.done))
 
     with closing(submission), closing(make_pool(make, size=size, threads=threads)) as pool:
         loaded = _wait_until_loaded(pool, deadline.clock, time_over)
         if loaded is None:
             schedule = None
         else:
-            schedule = Schedule(
+            schedule = DeadlineSchedule(
                 [float(case.pixels or 0) or 1.0 for case in cases],
                 loaded.costs,
                 pool,
@@ -243,7 +244,7 @@ def answer_by_deadline(
     shares = {name: efforts[name] for name in names}
     unanswered = [number for number, case in enumerate(cases) if case.id not in submission.journal.done]
     notes = _notes(cases, shares, unanswered, failed, schedule is not None)
-    spent = Spent(deadline.seconds, shares, len(unanswered), len(failed), loaded.model if loaded else None)
+    spent = DeadlineUsage(deadline.seconds, shares, len(unanswered), len(failed), loaded.model if loaded else None)
     warned = {id: found for id, found in submission.warnings.done.items() if id in submission.journal.done}
     return Predicted(submission.rows, notes, warned), spent
 

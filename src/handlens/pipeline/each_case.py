@@ -73,7 +73,7 @@ class CaseWorker:
     out: Path
     checkpoints: Callable[[str], Checkpoints]
     keep_going: bool
-    tell: Callable[..., None] | None = None
+    counter: Callable[..., None] | None = None
     share: Share | None = None
 
     def __call__(self, case: Case) -> Answered | _Unread:
@@ -89,7 +89,7 @@ class CaseWorker:
     def _predict(self, case: Case) -> Answered:
         keep = frozenset().union(*(artefact.keep for artefact in self.artefacts))
         kept = self.checkpoints(case.id)
-        progress = partial(self.tell, case.id) if self.tell else no_progress
+        progress = partial(self.counter, case.id) if self.counter else no_progress
         with self.predictor.decode(case) as decoded:
             prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept, self.share))
             for artefact in self.artefacts:
@@ -117,7 +117,7 @@ def predict_all(
     *,
     keep_going: bool,
     workers: int | None,
-    tell: ProgressCounter,
+    counter: ProgressCounter,
     executor: Executor | None = None,
 ) -> Predicted:
     """A row for every case; cases that the journal has already are not predicted again.
@@ -128,12 +128,12 @@ def predict_all(
     codec, journal, warnings = challenge.codec(settings), store.journal(), store.journal("warnings")
     waiting = [case for case in cases if case.id not in journal.done]
     known = len(cases) - len(waiting)
-    tell.cases(known)
+    counter.cases(known)
     executor = executor or Processes(count_workers(challenge, workers, len(waiting)))
-    alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, tell.part_of_a_case)
+    alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, counter.part_of_a_case)
     if not executor.is_here and challenge.tiled and _are_large(waiting):  # their parts are shared, not they
         alone, executor = replace(alone, share=executor.map), Processes(1)
-    work = alone if executor.is_here else replace(alone, tell=None)  # a copy in another process reports nothing
+    work = alone if executor.is_here else replace(alone, counter=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}
     if waiting:
         results = executor.map(partial(_in_folder, work), waiting, out=store.folder, name=lambda case: case.id)
@@ -146,7 +146,7 @@ def predict_all(
                         warnings.add(waiting[index].id, result.warnings)
                     journal.add(waiting[index].id, codec.format(result.answer, waiting[index]))
                     store.arrays(waiting[index].id).remove()
-                tell.cases(done)
+                counter.cases(done)
     unread = [(waiting[index], faults[index]) for index in sorted(faults)]
     empty = {case.id: codec.format(challenge.empty(case, settings), case) for case, _ in unread}
     notes = [f"{case.id}: empty answer, because {why}" for case, why in unread]

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from handlens.artefacts import file_of
 from handlens.errors import DataError, counted
 from handlens.report.interval import bootstrap
 from handlens.report.page import ShownCase
@@ -23,7 +25,7 @@ REASONS_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReportedCases:
     """What is to be shown: cases with their answers, labels, scores and warnings, by id."""
 
     cases: Sequence[Case]
@@ -33,14 +35,23 @@ class Known:
     warnings: Mapping[str, Sequence[str]]
 
 
-def open_pictures(known: Known, folder: Path) -> PictureStore:
+def open_pictures(known: ReportedCases, folder: Path) -> PictureStore:
     return PictureStore(folder, inline=sum(case.pixels or 0 for case in known.cases) <= INLINE_PIXELS)
 
 
 def show_case(
-    challenge: AnyChallenge, out: Path, known: Known, number: int, settings: Any, store: PictureStore
+    challenge: AnyChallenge,
+    out: Path,
+    known: ReportedCases,
+    number: int,
+    settings: Any,
+    store: PictureStore,
+    files: Sequence[str] = (),
 ) -> ShownCase:
-    """One case on the page; what is wrong with its file stands in the place of its picture."""
+    """One case on the page; what is wrong with its file stands in the place of its picture.
+
+    `files` are names of those that were written for it beside the page.
+    """
     case = known.cases[number]
     score = known.scores.get(case.id)
     view, fault = CaseView(), ""
@@ -64,7 +75,21 @@ def show_case(
         warnings=list(known.warnings.get(case.id, ())),
         pictures=pictures,
         fault=fault,
+        files=[(name, quote(name), about_file(challenge, name, case)) for name in files],
     )
+
+
+def about_file(challenge: AnyChallenge, name: str, case: Case | None = None) -> str:
+    """What a file of a solve is for, where its challenge says it."""
+    known = challenge.report.files if challenge.report else {}
+    ending = name if case is None else name.replace(file_of(Path(), case, "").name, "", 1)
+    return known.get(ending, "")
+
+
+def folders_of_files(challenge: AnyChallenge) -> set[str]:
+    """Folders of an output folder in which files of cases lie."""
+    known = challenge.report.files if challenge.report else {}
+    return {name.rpartition("/")[0] for name in known if "/" in name}
 
 
 def losses_of(reasons: Sequence[Reason]) -> dict[str, tuple[int, float]]:
@@ -101,7 +126,7 @@ def parts_of(parts: Mapping[str, float] | None) -> list[Section]:
     return [Section("The score and its parts", "", [Table("", ("part", "value"), list(parts.items()))])]
 
 
-def own_sections(challenge: AnyChallenge, known: Known, settings: Any) -> list[Section]:
+def own_sections(challenge: AnyChallenge, known: ReportedCases, settings: Any) -> list[Section]:
     if challenge.report is None or not known.answers:
         return []
     return list(challenge.report.sections(known.cases, known.answers, known.labels, settings))
@@ -126,11 +151,21 @@ def about_score(challenge: AnyChallenge, cases: int, score: float | None) -> str
     return f"{words} {about}".strip()
 
 
-def verdict_of(challenge: AnyChallenge, score: float | None, empty: float | None) -> str:
+def verdict_of(
+    challenge: AnyChallenge,
+    score: float | None,
+    empty: float | None,
+    interval: tuple[float, float] | None = None,
+    cases: Sequence[ShownCase] = (),
+) -> str:
+    """The score; without one what was found in a single case, or how many were answered."""
     if score is None:
-        return "A valid submission. No score: the data folder has no labels for these cases."
+        if len(cases) == 1 and cases[0].words:
+            return f"{cases[0].id}: {cases[0].words}"
+        return f"{counted(len(cases), 'case')} answered. No score: the data folder has no labels for them."
     metric = challenge.metric.partition(",")[0].partition(":")[0]
-    return f"{metric} {score:.4f}" + ("" if empty is None else f"; predicting nothing gives {empty:.4f}")
+    bounds = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+    return f"{metric} {score:.4f}{bounds}" + ("" if empty is None else f"; predicting nothing gives {empty:.4f}")
 
 
 def versions() -> dict[str, str]:

@@ -59,7 +59,7 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
         command=plan.command
         if plan
         else shlex.join(["handlens", "train", challenge.name, manifest["folder"], "-o", "RUN"]),
-        files=[(name, name) for name in ("card.md", PLAN, RESULTS, LOG, "model.onnx") if (run / name).is_file()],
+        files=[(name, name, "") for name in ("card.md", PLAN, RESULTS, LOG, "model.onnx") if (run / name).is_file()],
         handlens=package_version(),
     )
     write_report(report, run / PAGE)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import DataError, Problem, SubmissionError, counted
+from handlens.errors import Problem, SubmissionError, counted
 from handlens.io.gate import open_file
 from handlens.io.submissions import require_submission
-from handlens.pipeline.folders import find_truth
+from handlens.pipeline.folders import open_truth
 from handlens.pipeline.reporting import (
-    Known,
+    ReportedCases,
     about_score,
     interval_of,
     marks_of,
@@ -39,25 +39,26 @@ def report_score(
     """The report of a submission that was scored, written to `page` and its twin."""
     cases = _pictured(challenge, truth, score, part)
     answers = require_submission(file, challenge.codec(settings), cases)
-    opened = _opened(challenge, truth, part, settings)
+    opened = open_truth(challenge, truth, settings, part)
     labels = {case.id: opened.read(case) for case in opened.cases if case.id in answers}
     scores = {case.id: case for case in score.cases}
-    known = Known(cases, answers, labels, scores, {})
+    known = ReportedCases(cases, answers, labels, scores, {})
     store = open_pictures(known, page.with_name(f"{page.stem}_files"))
     shutil.rmtree(store.folder, ignore_errors=True)
     shown = [show_case(challenge, page.parent, known, number, settings, store) for number in range(len(cases))]
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, Truth(tuple(cases), lambda case: labels[case.id]), settings).value
+    interval = interval_of(challenge, list(score.cases), settings)
     report = Report(
         kind="score",
         title=f"{challenge.title}: {file.name}",
         subtitle=f"scored against {truth}",
-        verdict=verdict_of(challenge, score.value, empty_score),
+        verdict=verdict_of(challenge, score.value, empty_score, interval),
         state="scored",
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value,
-        interval=interval_of(challenge, list(score.cases), settings),
+        interval=interval,
         references={"empty answer": empty_score, **marks_of(challenge.report, score.value)},
         score_about=about_score(challenge, len(score.cases), score.value),
         notes=list(score.notes),
@@ -69,13 +70,6 @@ def report_score(
     )
     write_report(report, page)
     return page
-
-
-def _opened(challenge: AnyChallenge, truth: Path, part: Part | None, settings: Any) -> Truth[Any]:
-    place = find_truth(challenge, truth, settings, part)
-    if place is None:
-        raise DataError("no truth/ for its test part: add it, or say --part train", file=truth)
-    return challenge.open_truth(place, settings)
 
 
 def _pictured(challenge: AnyChallenge, truth: Path, score: Score, part: Part | None) -> list[Case]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from handlens.artefacts import files_of_cases
 from handlens.errors import DataError, HandlensError, counted
 from handlens.io.gate import place
 from handlens.io.submissions import require_submission, write_submission
@@ -19,8 +20,10 @@ from handlens.pipeline.folders import find_truth, read_cases
 from handlens.pipeline.loading import load, training_truth
 from handlens.pipeline.notes import warning_notes
 from handlens.pipeline.reporting import (
-    Known,
+    ReportedCases,
+    about_file,
     about_score,
+    folders_of_files,
     interval_of,
     marks_of,
     open_pictures,
@@ -38,6 +41,12 @@ from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work
 from handlens.views import Section, Table
 
 SCORE_FILE = "score.json"
+
+FILES_OF_ALL = {
+    "submission.csv": "the contest's format",
+    "submission.parquet": "the contest's format",
+    SCORE_FILE: "numbers and notes, for programs",
+}
 
 
 def report_solve(
@@ -64,17 +73,22 @@ def report_solve(
     if scores and (baseline or (reporting is not None and reporting.cheap_baseline and page["solver"] == "model")):
         references |= _baseline(challenge, known, folder, settings)
     score = page["score"]
-    cases = [show_case(challenge, out, known, number, settings, store) for number in range(len(known.cases))]
+    interval = interval_of(challenge, scores, settings) if scores else None
+    files = files_of_cases(out, known.cases, folders_of_files(challenge))
+    cases = [
+        show_case(challenge, out, known, number, settings, store, files[case.id])
+        for number, case in enumerate(known.cases)
+    ]
     report = Report(
         kind="solve",
-        title=f"{challenge.title}: {counted(page['count'], 'case')}",
-        subtitle=f"{folder.name or folder} · {challenge.asks}",
-        verdict=verdict_of(challenge, score, page["empty_score"]),
+        title=f"{challenge.title}: {cases[0].id if len(cases) == 1 else counted(page['count'], 'case')}",
+        subtitle=f"{folder.name or folder} · {challenge.asks.replace('`', '')}",
+        verdict=verdict_of(challenge, score, page["empty_score"], interval, cases),
         state="scored" if score is not None else "",
         challenge=challenge.name,
         metric=challenge.metric,
         score=score,
-        interval=interval_of(challenge, scores, settings) if scores else None,
+        interval=interval,
         references=references | marks_of(reporting, score),
         score_about=about_score(challenge, len(scores), score),
         notes=list(dict.fromkeys(notes)),
@@ -82,7 +96,7 @@ def report_solve(
         cases=cases,
         facts=_facts(page, folder, settings, page["seconds"]),
         command=_command(challenge, page, folder, out, settings),
-        files=[(name, name) for name in _files(out)],
+        files=[(name, name, FILES_OF_ALL.get(name) or about_file(challenge, name)) for name in _files(out)],
         handlens=package_version(),
     )
     write_report(report, out / PAGE, back=back)
@@ -107,7 +121,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
     if known.labels:
         score = challenge.score(answers, Truth(tuple(known.cases), lambda case: known.labels[case.id]), settings)
     scores = {case.id: case for case in score.cases} if score else {}
-    changed = Known(known.cases, answers, known.labels, scores, known.warnings)
+    changed = ReportedCases(known.cases, answers, known.labels, scores, known.warnings)
     shutil.rmtree(target / FILES, ignore_errors=True)
     store = open_pictures(changed, target / FILES)
     cases = [show_case(challenge, out, changed, number, settings, store) for number in range(len(known.cases))]
@@ -115,7 +129,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
         kind="adjusted",
         title=f"{challenge.title}: {adjusting.name} {value:.2f}",
         subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
-        verdict=verdict_of(challenge, score.value if score else None, page["empty_score"]),
+        verdict=verdict_of(challenge, score.value if score else None, page["empty_score"], cases=cases),
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value if score else None,
@@ -126,7 +140,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
         sections=where_lost(cases),
         cases=cases,
         facts={"data": str(folder), adjusting.name: value, **versions()},
-        files=[("submission.csv", "submission.csv")],
+        files=[("submission.csv", "submission.csv", FILES_OF_ALL["submission.csv"])],
         handlens=package_version(),
     )
     write_report(report, target / PAGE)
@@ -151,7 +165,7 @@ def read_score(out: Path) -> dict[str, Any]:
 
 def _solved(
     challenge: AnyChallenge, page: Mapping[str, Any], out: Path, folder: Path, part: Part, settings: Any
-) -> tuple[Known, str]:
+) -> tuple[ReportedCases, str]:
     """Cases, answers and labels of a solve, and why some of that is not there."""
     scores = {case["id"]: CaseScore(case["id"], case["value"], case["parts"]) for case in page.get("cases", ())}
     warnings = page.get("warnings", {})
@@ -159,11 +173,13 @@ def _solved(
         cases: Sequence[Case] = read_cases(challenge, folder, part)
     except DataError as error:
         ids = scores or warnings
-        return Known([Case(id, Path()) for id in ids], {}, {}, scores, warnings), f"no pictures, because {error}"
+        return ReportedCases(
+            [Case(id, Path()) for id in ids], {}, {}, scores, warnings
+        ), f"no pictures, because {error}"
     answers = require_submission(out / page["submission"], challenge.codec(settings), cases)
     truth = _truth(challenge, folder, part, settings) if scores else None
     labels = {case.id: truth.read(case) for case in truth.cases if case.id in answers} if truth else {}
-    return Known(cases, answers, labels, scores, warnings), ""
+    return ReportedCases(cases, answers, labels, scores, warnings), ""
 
 
 def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: Any) -> Truth[Any] | None:
@@ -171,7 +187,7 @@ def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: A
     return challenge.open_truth(place, settings) if place else None
 
 
-def _baseline(challenge: AnyChallenge, known: Known, folder: Path, settings: Any) -> dict[str, float]:
+def _baseline(challenge: AnyChallenge, known: ReportedCases, folder: Path, settings: Any) -> dict[str, float]:
     """What the baseline scores on the same cases; nothing where there is none, or a case cannot be read."""
     if challenge.baseline is None or not known.labels:
         return {}
@@ -242,7 +258,12 @@ def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Pa
     several = [(name, case) for name, (_, report) in reports.items() for case in order_cases(report.cases)]
     cases = [
         replace(
-            case, id=f"{name} {case.id}", place=place, tags=(name, *case.tags), pictures=_moved(case.pictures, name)
+            case,
+            id=f"{name} {case.id}",
+            place=place,
+            tags=(name, *case.tags),
+            pictures=_moved(case.pictures, name),
+            files=[(file, f"{quote(name)}/{address}", about) for file, address, about in case.files],
         )
         for place, (name, case) in enumerate(several)
     ]
@@ -257,7 +278,7 @@ def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Pa
         cases=cases,
         facts=versions(),
         command=shlex.join(["handlens", "demo", "-o", str(page.parent)]),
-        files=[(f"{name}: its own report", quote(f"{name}/{path.name}")) for name, (path, _) in reports.items()],
+        files=[(f"{name}: its own report", quote(f"{name}/{path.name}"), "") for name, (path, _) in reports.items()],
         handlens=package_version(),
     )
     write_report(report, page)

@@ -15,7 +15,7 @@ from handlens.inference.executors import Executor
 from handlens.io.files import write_text
 from handlens.io.submissions import Format, refuse_format, require_submission, write_cells
 from handlens.licences import is_non_commercial
-from handlens.pipeline.deadline import Deadline, Spent, answer_by_deadline
+from handlens.pipeline.deadline import Deadline, DeadlineUsage, answer_by_deadline
 from handlens.pipeline.each_case import Predicted, ProgressCounter, predict_all
 from handlens.pipeline.folders import find_part, find_truth, skipped_files
 from handlens.pipeline.loading import Solver, load, training_truth
@@ -55,7 +55,7 @@ class Solved:
     seconds: float
     notes: tuple[str, ...] = ()
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    spent: Spent | None = None
+    spent: DeadlineUsage | None = None
     """How the time was spent, where there was a deadline."""
 
     def __repr__(self) -> str:
@@ -170,14 +170,19 @@ def solve(
         if deadline is not None:
             given = partial(_given, predictor) if predictor else job.load
             predicted, spent = answer_by_deadline(
-                challenge, cases, given, settings, store, job.submission, deadline, workers=workers, tell=counter
+                challenge, cases, given, settings, store, job.submission, deadline, workers=workers, counter=counter
             )
             behind = spent.model
         else:
             assert predictor is not None
             kept = challenge.report.keep if for_report and challenge.report else None
             writers = (*challenge.artefacts(settings), *([kept] if kept else []))
-            how: dict[str, Any] = {"keep_going": keep_going, "workers": workers, "tell": counter, "executor": executor}
+            how: dict[str, Any] = {
+                "keep_going": keep_going,
+                "workers": workers,
+                "counter": counter,
+                "executor": executor,
+            }
             predicted = predict_all(challenge, cases, predictor, settings, store, writers, **how)
             behind, spent = predictor.model, None
         solved = _write(job, predicted, behind, spent, deadline, started)
@@ -201,7 +206,7 @@ def _write(
     job: _Job[AnswerT, LabelT, SettingsT],
     predicted: Predicted,
     model: ModelFolder | None,
-    spent: Spent | None,
+    spent: DeadlineUsage | None,
     deadline: Deadline | None,
     started: float,
 ) -> Solved:

@@ -94,7 +94,7 @@ def draw_chart(chart: Chart) -> Markup:
         words = chart.names.get(name, ())
         parts.append(_series(axes, points, number % COLOURS, [str(escape(word)) for word in words], chart.points))
     label = f"{chart.title}: {chart.y} against {chart.x}"
-    legend = "" if len(chart.series) < 2 else _legend([str(escape(name)) for name in chart.series])
+    legend = "" if len(chart.series) < 2 else _legend([str(escape(name)) for name in chart.series], chart.points)
     head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
     return Markup(f"{head}{''.join(parts)}</svg>{legend}")
 
@@ -135,10 +135,15 @@ def _series(
     return f'<polyline class="line s{number}" points="{path}"/>{dots}'
 
 
-def _legend(names: Sequence[str]) -> str:
+def _legend(names: Sequence[str], as_points: bool) -> str:
+    def sign(number: int) -> str:
+        colour = f"s{number % COLOURS}"
+        if as_points:
+            return f'<circle class="{colour}" cx="19" cy="4" r="4"/>'
+        return f'<line class="line {colour}" x1="0" x2="24" y1="4" y2="4"/>'
+
     items = "".join(
-        f'<li><svg viewBox="0 0 24 8" aria-hidden="true">'
-        f'<line class="line s{number % COLOURS}" x1="0" x2="24" y1="4" y2="4"/></svg>{name}</li>'
+        f'<li><svg viewBox="0 0 24 8" aria-hidden="true">{sign(number)}</svg>{name}</li>'
         for number, name in enumerate(names)
     )
     return f'<ul class="legend">{items}</ul>'
@@ -168,6 +173,8 @@ def draw_scale(
         x = across(number)
         parts.append(f'<text x="{x}" y="{base + 24}" text-anchor="middle">{short(number)}</text>')
         parts.append(f'<line class="tick" x1="{x}" x2="{x}" y1="{base}" y2="{base + 8}"/>')
+    at = across(value)
+    parts.append(f'<line class="here" x1="{at}" x2="{at}" y1="24" y2="{base - 7}"/>')  # names stand over it
     for x, words, lane in lanes:
         y = 44 + LANE * lane
         anchor, shift = ("start", 4) if x + LETTER * len(words) < width else ("end", -4)
@@ -177,11 +184,9 @@ def draw_scale(
         parts.append(
             f'<line class="interval" x1="{across(interval[0])}" x2="{across(interval[1])}" y1="{base}" y2="{base}"/>'
         )
-    at = across(value)
     parts.append(f'<circle class="here" cx="{at}" cy="{base}" r="7"/>')
     anchor = "start" if at < 80 else "end" if at > width - 80 else "middle"
     parts.append(f'<text class="here" x="{at}" y="18" text-anchor="{anchor}">{escape(name)} {value:.4f}</text>')
-    parts.append(f'<line class="here" x1="{at}" x2="{at}" y1="24" y2="{base - 7}"/>')
     height = base + 32
     words = ", ".join(f"{word} {number:.4f}" for word, number in [(name, value), *references])
     label = escape(f"Scale of scores: {words}")

@@ -13,7 +13,7 @@ from typing import Any
 from handlens.errors import DataError
 from handlens.io.files import write_text
 from handlens.io.gate import open_file
-from handlens.report import SCRIPT, render
+from handlens.report import SCRIPT, render, shown
 from handlens.report.charts import draw_chart, draw_scale
 from handlens.views import Chart, Matrix, Reason, Section, Table
 
@@ -34,7 +34,8 @@ GROUP_SIZE = 60
 class ShownCase:
     """A case on the page: what it is worth, why, what was odd, and its pictures as `pictures.draw_case` made them.
 
-    `losses` are the number and the cost of all reasons of each kind; `reasons` may be the costliest alone.
+    `losses` are the number and the cost of all reasons of each kind; `reasons` may be the costliest alone. `files` are
+    those of the case that lie beside the page: name, address, and what each is for.
     """
 
     id: str
@@ -48,6 +49,7 @@ class ShownCase:
     warnings: Sequence[str] = ()
     pictures: Mapping[str, Any] = field(default_factory=dict)
     fault: str = ""
+    files: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Report:
     problems_left: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
-    files: Sequence[tuple[str, str]] = ()
+    files: Sequence[tuple[str, str, str]] = ()
     handlens: str = ""
 
     @property
@@ -134,6 +136,8 @@ def page_of(report: Report, *, twin: str, back: str = "") -> str:
         generator=GENERATOR,
         report=report,
         scale=scale,
+        marks=_marks(report),
+        listed=[*(report.cases[0].files if len(report.cases) == 1 else ()), *report.files],
         sections=[_section(part) for part in report.sections],
         cards=cards,
         mixed=mixed,
@@ -166,6 +170,7 @@ def _case(case: ShownCase, numbers: Mapping[str, int]) -> dict[str, Any]:
         "words": case.words,
         "warnings": warnings,
         "fault": case.fault,
+        "opens": bool(pictures.get("layers") or case.reasons or case.facts or case.warnings),
         "thumbnail": thumbnail,
         "size": (pictures.get("width", 1), pictures.get("height", 1)),
         "tags": list(dict.fromkeys(tag for tag in tags if tag)),
@@ -184,6 +189,7 @@ def _case_json(case: ShownCase) -> dict[str, Any]:
         "tags": list(case.tags),
         "warnings": list(case.warnings),
         "fault": case.fault,
+        "files": list(case.files),
     }
 
 
@@ -205,6 +211,12 @@ def _is_file(address: Any) -> bool:
     return not str(address).startswith("data:")
 
 
+def _marks(report: Report) -> list[tuple[str, float]]:
+    """The score among those that it is compared with, the best first."""
+    marks = [] if report.score is None else [("this run", report.score), *report.references.items()]
+    return sorted(marks, key=lambda mark: -mark[1])
+
+
 def _tags(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     """Words to filter by: kinds of reasons and the challenge's own, in the order of first sight, warnings last."""
     found = list(dict.fromkeys(tag for card in cards for tag in card["tags"]))
@@ -219,12 +231,37 @@ def _item(item: Chart | Matrix | Table) -> dict[str, Any]:
     if isinstance(item, Chart):
         return {"kind": "chart", "title": item.title, "svg": draw_chart(item)}
     if isinstance(item, Table):
-        return {"kind": "table", "title": item.title, "columns": item.columns, "rows": item.rows}
+        return _table(item)
     lines = []
     for name, counts in zip(item.rows, item.counts, strict=True):
         most = sum(counts) or 1
         lines.append((name, [(count, math.ceil(4 * count / most)) for count in counts]))
     return {"kind": "matrix", "title": item.title, "columns": item.columns, "lines": lines}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """Cells as text; numbers stand flush right, those of a column of small ones with as many places."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    texts = [_column(cells) for cells in columns]
+    names = [(name, any(map(_is_number, cells))) for name, cells in zip(table.columns, columns, strict=True)]
+    return {"kind": "table", "title": table.title, "columns": names, "rows": list(zip(*texts, strict=True))}
+
+
+def _column(cells: Sequence[Any]) -> list[tuple[str, bool]]:
+    fractions = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
+    alike = any(cell != round(cell) for cell in fractions) and max(map(abs, fractions)) < SMALL
+    return [
+        (f"{cell:.4f}" if alike and isinstance(cell, float) else shown(cell), _is_number(cell) or cell in (None, "-"))
+        for cell in cells
+    ]
+
+
+SMALL = 10
+"""Below this all numbers of a column are written with four places, so that they can be compared at a glance."""
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
 def _item_json(item: Chart | Matrix | Table) -> dict[str, Any]:

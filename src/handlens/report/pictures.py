@@ -71,7 +71,8 @@ def draw_case(view: CaseView, store: PictureStore) -> dict[str, Any]:
     page: dict[str, Any] = {"layers": layers, "slide": list(view.slide)}
     if layers:
         page |= {"width": layers[0]["width"], "height": layers[0]["height"]}
-        page["thumbnail"] = store.put(encode_jpeg(_thumbnail(small), THUMBNAIL_QUALITY), "jpg")
+        seen = [small[0], *((layer, overview) for layer, overview in small[1:] if layer.name not in view.slide)]
+        page["thumbnail"] = store.put(encode_jpeg(_thumbnail(seen), THUMBNAIL_QUALITY), "jpg")
     page["lines"] = [{"points": [*line.start, *line.end], "colour": hex_of(line.colour)} for line in view.lines]
     page["strips"] = [
         {"title": strip.title, "caption": strip.caption, "src": store.put(encode_jpeg(strip.pixels), "jpg")}

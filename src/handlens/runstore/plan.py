@@ -25,7 +25,7 @@ class Plan:
     ids, fold_of  the examples and the fold of each
     steps         of each fold; `final_steps` of the network that learns from all
     speed         what was measured on this machine
-    sources       the folders that were learned from: name, count, weight, licence
+    sources       the folders that were trained on: name, count, weight, licence
     results       added when they are known: decision, scores, licence, seconds
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from handlens.sandbox import guard
-from handlens.sandbox.frames import KINDS, MAX_ANSWER, pack_arrays, read_frame, unpack_arrays, write_frame
+from handlens.sandbox.frames import KINDS, MAX_ANSWER, pack_arrays, read_frame, take_streams, unpack_arrays, write_frame
 from handlens.sandbox.verdicts import RefusedError, Verdict, harmless
 
 _QUIET = 4
@@ -21,7 +21,7 @@ _LACK = ("failed to allocate", "bad_alloc", "bad allocation", "cannot allocate")
 
 def main() -> None:
     """Serve one model until the requests end. What goes wrong is an answer too, unless the process dies of it."""
-    requests, answers = _take_streams()
+    requests, answers = take_streams()
     try:
         lock_up(requests, answers)
         _serve(requests, answers)
@@ -38,7 +38,7 @@ def lock_up(requests: IO[bytes], answers: IO[bytes]) -> None:
     order, _ = read_frame(requests)
     limits = order["limits"]
     isolated = guard.isolate()
-    guards = [*isolated, *guard.limit(seconds=int(limits["cpu_seconds"]))]
+    guards = [*isolated, guard.check_freed_memory(), *guard.limit(seconds=int(limits["cpu_seconds"]))]
     load_libraries()
     guards += guard.lock(memory_mib=int(limits["memory_mib"]), descriptors=4, isolated=isolated)
     write_frame(answers, {"guards": [[g.name, g.holds, g.how] for g in guards]})
@@ -73,10 +73,16 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _open(content: bytes) -> Any:
+    """A session that gives all memory back after every operator, to an allocator that clears it.
+
+    Some operators do not fill their output, such as `MatMulInteger` over no columns: what lay there would be what the
+    model left in an earlier question, and it could count them.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.log_severity_level = _QUIET
     options.add_session_config_entry("session.load_model_format", "ONNX")  # or a file could choose another reader
     try:
@@ -125,14 +131,3 @@ def _plain(text: str) -> str:
 def _slot(slot: Any) -> list[Any]:
     shape = [size if isinstance(size, int) else None for size in slot.shape]
     return [harmless(slot.name), harmless(slot.type), shape]
-
-
-def _take_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Requests and answers on descriptors of their own, so that what a library prints is no answer."""
-    answers = os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    os.dup2(answers, 3)
-    os.set_inheritable(3, False)
-    return open(0, "rb", closefd=False), open(3, "wb", closefd=False)

@@ -6,6 +6,7 @@ The length of the header comes first. Nothing is pickled: a process that was tak
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Sequence
 from math import prod
@@ -21,6 +22,17 @@ MAX_AXES = 8
 
 MAX_ANSWER = 2**24
 """Bytes of outputs for one question."""
+
+
+def take_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """In a child process, requests and answers on descriptors of their own: what a library prints is no answer."""
+    answers = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    os.dup2(answers, 3)
+    os.set_inheritable(3, False)
+    return open(0, "rb", closefd=False), open(3, "wb", closefd=False)
 
 
 def pack_head(header: dict[str, Any], size: int) -> bytes:

@@ -106,6 +106,24 @@ def isolate() -> list[Guard]:
     return [Guard(name, False, "namespaces are not allowed here") for name in ("network", "IPC", "process ids")]
 
 
+def check_freed_memory() -> Guard:
+    """Whether memory is cleared before it is given out again, as `process.ENVIRONMENT` asks the C library to."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_size_t],
+        [ctypes.c_void_p],
+    )
+    cleared = True
+    for size in (64, 1000, 20_000, 1_000_000):
+        for _ in range(4):
+            place = libc.malloc(size)
+            cleared = cleared and ctypes.string_at(place, size) == b"\0" * size
+            ctypes.memset(place, 0xA5, size)
+            libc.free(place)
+    return Guard("freed memory", cleared, "is cleared" if cleared else "is not cleared by this system's C library")
+
+
 def limit(*, seconds: int) -> list[Guard]:
     """What can be given up before libraries are loaded: time, core dumps, new files, rights."""
     import resource

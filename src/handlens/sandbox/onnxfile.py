@@ -12,6 +12,10 @@ from handlens.sandbox.wire import BYTES, Reader, WireField
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 """Operators that ONNX itself defines. All others, those of one runtime too, are custom."""
 
+RUNTIME = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch")
+"""Domains, with all below them, in which ONNX Runtime may have operators of its own: where a file defines a function of
+such a name, the runtime takes its own operator instead."""
+
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 """Operators that draw at random. ONNX Runtime keeps their state from one run to the next, seeded or not: a model could
 count with them how often it was asked. These are all of opset 1 to 28; `Dropout` draws in training only: `_trains`."""
@@ -88,6 +92,11 @@ def _function(found: _Findings, function: WireField) -> None:
     parts = [part for part in reader.fields(function.start, function.end) if part.kind == BYTES]
     texts = {part.number: reader.text(part) for part in parts if part.number in (1, 10)}  # the last one counts
     key = (texts.get(10, ""), texts.get(1, ""))
+    if key[0] not in DOMAINS and any(key[0] == domain or key[0].startswith(f"{domain}.") for domain in RUNTIME):
+        what = (
+            f"a function {harmless(key[1])!r} of {harmless(key[0])!r}, for which the runtime may take its own operator"
+        )
+        raise RefusedError("custom operator", f"{what}; export with standard operators")
     found.functions.add(key)
     found.calls.setdefault(key, {})
     for part in parts:

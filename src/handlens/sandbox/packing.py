@@ -49,7 +49,7 @@ def pack_model(path: Path, out: Path) -> int:
     ModelError where a file lies outside of the model's folder, is not regular or too short, or all is too large.
     """
     try:
-        packer = _Packer(path.parent, read_model(path))
+        packer = _WeightPacker(path.parent, read_model(path))
         content = packer.rewrite("model", 0, len(packer.reader.content), depth=0)
         onnxfile.check(content)
     except RefusedError as error:
@@ -59,7 +59,7 @@ def pack_model(path: Path, out: Path) -> int:
     return packer.packed
 
 
-class _Packer:
+class _WeightPacker:
     def __init__(self, folder: Path, content: bytes) -> None:
         self.folder = folder
         self.reader = Reader(content)

@@ -11,8 +11,6 @@ import os
 import select
 import signal
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +25,7 @@ from handlens.io.files import scratch_folder
 from handlens.io.pdf import PdfFigure
 from handlens.io.tiff import MAX_PAGES
 from handlens.sandbox.frames import pack_frame, unpack_arrays
+from handlens.sandbox.process import start_python
 
 MAX_BYTES = 1 << 30
 """Largest PDF that is read: it is held in memory whole."""
@@ -43,12 +42,6 @@ _START_SECONDS = 120.0  # for Python and its libraries, on a busy machine
 _MAX_HEADER = 1 << 24
 _MAX_CONTENT = 4 * pdf.MAX_PIXELS
 _CHUNK = 1 << 20
-_BOOT = """
-import importlib, json, sys
-sys.path[:] = json.loads(sys.argv[1])
-module, _, function = sys.argv[2].partition(":")
-getattr(importlib.import_module(module), function)()
-"""
 
 
 def list_figures(path: Path, *, seconds: float = SECONDS) -> list[PdfFigure | tuple[int, str]]:
@@ -137,17 +130,7 @@ class _Process:
     """A new Python without our environment, in an empty folder and a session of its own."""
 
     def __init__(self, folder: Path) -> None:
-        places = json.dumps([os.path.abspath(place) for place in sys.path])
-        self.popen = subprocess.Popen(
-            [sys.executable, "-I", "-c", _BOOT, places, ENTRY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            bufsize=0,
-            start_new_session=True,
-        )
+        self.popen = start_python(ENTRY, folder)
         self.requests, self.answers = self.popen.stdin, self.popen.stdout
         for stream in (self.requests, self.answers):
             os.set_blocking(stream.fileno(), False)  # type: ignore[union-attr]

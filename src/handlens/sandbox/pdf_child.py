@@ -7,12 +7,12 @@ from typing import IO, Any
 
 from handlens.errors import DataError
 from handlens.sandbox import guard
-from handlens.sandbox.frames import pack_arrays, read_frame, write_frame
+from handlens.sandbox.frames import pack_arrays, read_frame, take_streams, write_frame
 
 
 def main() -> None:
     """Serve one document until the requests end. What goes wrong is an answer, unless the process dies of it."""
-    requests, answers = _take_streams()
+    requests, answers = take_streams()
     order, _ = read_frame(requests)
     guard.limit(seconds=int(order["cpu_seconds"]))
     _load_libraries()
@@ -71,14 +71,3 @@ def _answer(document: Any, asked: dict[str, Any], masked: bool) -> tuple[dict[st
 
 def _described(figure: Any) -> list[Any]:
     return [figure.page, figure.number, figure.box, figure.shape, figure.digest, figure.pieces]
-
-
-def _take_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Requests and answers on descriptors of their own, so that what a library prints is no answer."""
-    answers = os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    os.dup2(answers, 3)
-    os.set_inheritable(3, False)
-    return open(0, "rb", closefd=False), open(3, "wb", closefd=False)

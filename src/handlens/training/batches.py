@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from handlens.inference.prefetch import Waiting, prefetch
+from handlens.inference.prefetch import WaitTime, prefetch
 from handlens.training.task import Array, Random
 
 AHEAD = 3
@@ -64,6 +64,6 @@ class Batches:
         ]
         return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
-    def ahead(self, steps: Sequence[int], waiting: Waiting) -> Generator[tuple[int, dict[str, Array]], None, None]:
+    def prefetch(self, steps: Sequence[int], waiting: WaitTime) -> Generator[tuple[int, dict[str, Array]], None, None]:
         """Steps and their batches, made by a thread. Close the iterator to end it."""
         return prefetch(lambda _ended: ((step, self.make(step)) for step in steps), room=AHEAD, waiting=waiting)

@@ -77,12 +77,12 @@ def _never_held_out(plan: Plan) -> list[str]:
     if not seen:
         return []
     return [
-        f"The first weights had learned from {seen:,} further examples: these were trained on, and never count here."
+        f"The first weights had been trained on {seen:,} further examples: these were trained on, and never count here."
     ]
 
 
 def _sources(plan: Plan) -> list[str]:
-    """A row for each folder that was learned from."""
+    """A row for each folder that was trained on."""
     if not plan.sources:
         return []
     total = sum(source["weight"] for source in plan.sources)

@@ -24,5 +24,5 @@ def load(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises what its readers raise
-        raise DataError(f"damaged ({type(error).__name__}): remove it, and the stage begins anew", file=path) from None
+        raise DataError(f"damaged ({type(error).__name__}): remove it, and the stage starts over", file=path) from None
     return state

@@ -84,7 +84,10 @@ class Encoder(nn.Module):
 
 
 class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow does: at stride 2 the odd pixel is added at the end."""
+    """A convolution padded as TensorFlow does: at stride 2 the odd pixel is added at the end.
+
+    One that filters each channel stays in 32 bits on a CPU: oneDNN's gradient of it is five times slower in bf16.
+    """
 
     def __init__(self, inside: int, outside: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         even = stride == 1
@@ -93,7 +96,11 @@ class SameConv(nn.Conv2d):
         self.margin = None if even else (before, kernel - stride - before) * 2
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input if self.margin is None else functional.pad(input, self.margin))
+        padded = input if self.margin is None else functional.pad(input, self.margin)
+        if self.groups == 1 or input.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+            return super().forward(padded)
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(padded.float()).to(input.dtype)
 
 
 def _norm(channels: int) -> SharedBatchNorm:

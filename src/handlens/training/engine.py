@@ -50,7 +50,7 @@ WEIGHTS = "weights.pt"
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _TrainingJob:
     """What every process of a training gets."""
 
     make_task: Callable[[Progress], Task]
@@ -93,7 +93,7 @@ def train(
     if (numbers := _numbers_of(run)) is not None:
         shutil.rmtree(run / "stages", ignore_errors=True)  # killed after its last file, before it was marked finished
         return numbers
-    job = _Job(make_task, schedule, settings, run, f"handlens {shlex.join(sys.argv[1:])}")
+    job = _TrainingJob(make_task, schedule, settings, run, f"handlens {shlex.join(sys.argv[1:])}")
     accelerator = device.choose_accelerator(schedule.accelerator)
     precision = device.choose_precision(schedule.precision, accelerator)
     fabric = device.make_fabric(accelerator, precision, settings.devices, settings.nodes)
@@ -123,7 +123,7 @@ def _numbers_of(run: Path) -> dict[str, float] | None:
     return dict(results["numbers"]) if results.get("finished") else None
 
 
-def _work_beside(fabric: Fabric, job: _Job, flag: Flag) -> Mapping[str, float] | HandlensError | None:
+def _work_beside(fabric: Fabric, job: _TrainingJob, flag: Flag) -> Mapping[str, float] | HandlensError | None:
     """What one of several processes does. The one that started them hears Ctrl-C for all."""
     import signal
 
@@ -139,7 +139,7 @@ def _work_beside(fabric: Fabric, job: _Job, flag: Flag) -> Mapping[str, float] |
         return error
 
 
-def _work(fabric: Fabric, job: _Job, flag: Flag, progress: Progress) -> Mapping[str, float] | None:
+def _work(fabric: Fabric, job: _TrainingJob, flag: Flag, progress: Progress) -> Mapping[str, float] | None:
     """The whole of it; None where it was stopped."""
     device.keep_memory()
     threads = device.choose_threads(job.schedule.threads, fabric.device.type, job.processes)
@@ -162,7 +162,7 @@ def _work(fabric: Fabric, job: _Job, flag: Flag, progress: Progress) -> Mapping[
 # --- plan ---------------------------------------------------------------------------------------------------------
 
 
-def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
+def _plan(fabric: Fabric, job: _TrainingJob, task: Task, threads: int, begun: float) -> Plan:
     """The plan that is there, of the same training; otherwise a new one, measured and written."""
     if (job.run / PLAN).exists():
         plan = read_plan(job.run)
@@ -176,7 +176,7 @@ def _plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> 
     return plan
 
 
-def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float) -> Plan:
+def _make_plan(fabric: Fabric, job: _TrainingJob, task: Task, threads: int, begun: float) -> Plan:
     schedule, settings = job.schedule, job.settings
     try:
         folds = assign_folds(task, settings.folds, schedule.seed)
@@ -216,7 +216,7 @@ def _make_plan(fabric: Fabric, job: _Job, task: Task, threads: int, begun: float
 
 
 def _take_stages(
-    fabric: Fabric, task: Task, plan: Plan, job: _Job, flag: Flag, progress: Progress
+    fabric: Fabric, task: Task, plan: Plan, job: _TrainingJob, flag: Flag, progress: Progress
 ) -> dict[str, Tensor]:
     """Train every fold and predict what it held out, then train the final network; gives its averaged weights."""
     done, total = 0, total_steps(plan)
@@ -279,7 +279,7 @@ def _with_weights(task: Task, average: Mapping[str, Tensor], plan: Plan) -> nn.M
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def _finish(task: Task, plan: Plan, job: _Job, final: Mapping[str, Tensor]) -> dict[str, float]:
+def _finish(task: Task, plan: Plan, job: _TrainingJob, final: Mapping[str, Tensor]) -> dict[str, float]:
     """Evaluate, export, describe; the plan that says `finished` is written last, then checkpoints are removed."""
     run = job.run
     predictions = Predictions(run, len(task.ids))
@@ -329,7 +329,7 @@ def _answer_settled(
     return task.answer_with(_export(task, plan, state["average"], folder / f"fold{fold}.onnx", decision))
 
 
-def _leave_usable(task: Task, plan: Plan, job: _Job) -> None:
+def _leave_usable(task: Task, plan: Plan, job: _TrainingJob) -> None:
     """After a stop: the network with most steps so far, with the decision that can be made by now."""
     best: tuple[int, Any] = (0, None)
     for stage in stages_of(plan):
@@ -360,7 +360,7 @@ def _network_of(task: Task, plan: Plan, run: Path, fold: int) -> nn.Module:
 def _leave(
     task: Task,
     plan: Plan,
-    job: _Job,
+    job: _TrainingJob,
     weights: Mapping[str, Tensor],
     results: dict[str, Any],
     decision: Decision,

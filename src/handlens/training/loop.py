@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from handlens.errors import DataError, HandlensError
-from handlens.inference.prefetch import Waiting
+from handlens.inference.prefetch import WaitTime
 from handlens.io.files import write_text
 from handlens.runstore.plan import Plan
 from handlens.training import checkpoint
@@ -154,9 +154,9 @@ def train_stage(
     batches = Batches(task.make_item, stage.members, schedule.batch, schedule.seed, stage.number, share, task.weights)
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
     validation = Validation(fabric, task, schedule, stage, every=LOG_STEPS) if log else None
-    waiting, saved = Waiting(), time.monotonic()
-    with closing(batches.ahead(range(learner.step, stage.steps), waiting)) as ahead:
-        for step, batch in ahead:
+    waiting, saved = WaitTime(), time.monotonic()
+    with closing(batches.prefetch(range(learner.step, stage.steps), waiting)) as prefetched:
+        for step, batch in prefetched:
             loss, words = stepper.take(step, batch)
             if log and validation:
                 log.add(step, loss, waiting, stepper, validation)
@@ -221,7 +221,7 @@ class Log:
         self.losses: list[float] = []
         self.begun, self.waited = time.perf_counter(), 0.0
 
-    def add(self, step: int, loss: float, waiting: Waiting, stepper: Stepper, validation: Validation) -> None:
+    def add(self, step: int, loss: float, waiting: WaitTime, stepper: Stepper, validation: Validation) -> None:
         """Note a step; every LOG_STEPS-th writes a line about itself and those before."""
         self.losses.append(loss)
         if (step + 1) % LOG_STEPS and step + 1 != self.stage.steps:

@@ -17,29 +17,40 @@ from handlens.training.task import Array
 LEAST = 2**17
 """Numbers of a tensor below which little is saved: first and last layers, where rounding shows most, stay exact."""
 
-
 MOST_CHANGE = 1e-3
 """Largest change of an answer that 16-bit weights may make: that of rounding, for probabilities."""
 
 
-def as_half(path: Path, samples: Iterator[Mapping[str, Array]]) -> float:
+def as_half(path: Path, samples: Iterator[Mapping[str, Array]], *, least: int | None = None) -> float:
     """Store weights as 16-bit floats; gives the largest change of an answer to the samples.
 
     They are 32-bit floats again when the file is opened, so time stays. A file whose answers would change by more than
-    MOST_CHANGE is left as it is.
+    MOST_CHANGE is left as it is. Tensors of fewer than `least` numbers (LEAST) stay exact.
     """
     asked = list(samples)
     before = _answers(path, asked)
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / path.name
         shutil.copyfile(path, small)
-        _store_halves(small)
+        _store_halves(small, LEAST if least is None else least)
         pairs = zip(before, _answers(small, asked), strict=True)
         change = max((float(np.abs(one - other).max()) for one, other in pairs), default=0.0)
         if change <= MOST_CHANGE:
             with replacing(path) as temporary:
                 shutil.copyfile(small, temporary)
     return change
+
+
+def store_half(path: Path, samples: Iterator[Mapping[str, Array]], *, least: int | None = None) -> dict[str, str]:
+    """Store weights as 16-bit floats where that changes little; what is stored, and why, for `plan.json`."""
+    change = as_half(path, samples, least=least)
+    stored = "fp16" if change <= MOST_CHANGE else "fp32"
+    return {"stored": stored, "stored_because": f"16-bit floats change probabilities by at most {change:.1e}."}
+
+
+def describe_stored(found: Mapping[str, str]) -> str:
+    """The same as a sentence of the card."""
+    return f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip()
 
 
 def _answers(path: Path, samples: Sequence[Mapping[str, Array]]) -> list[Array]:
@@ -51,13 +62,13 @@ def _answers(path: Path, samples: Sequence[Mapping[str, Array]]) -> list[Array]:
     return [session.run(None, dict(sample))[0] for sample in samples]
 
 
-def _store_halves(path: Path) -> None:
+def _store_halves(path: Path, least: int) -> None:
     import onnx
     from onnx import numpy_helper
 
     model = onnx.load(path)
     graph = model.graph
-    large = [each for each in graph.initializer if each.data_type == onnx.TensorProto.FLOAT and _size(each) >= LEAST]
+    large = [each for each in graph.initializer if each.data_type == onnx.TensorProto.FLOAT and _size(each) >= least]
     casts = []
     for tensor in large:
         half = np.clip(numpy_helper.to_array(tensor), -65504, 65504).astype(np.float16)

@@ -17,7 +17,7 @@ class Flag(Protocol):
 
 
 class TrainingStopped(KeyboardInterrupt):
-    """The training was stopped between two steps; what it left can be used and goes on."""
+    """The training was stopped between two steps; what it left can be used and resumed."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ LEAST_STEPS = 20
 """Steps of a stage below which nothing is learned, whatever the clock says."""
 
 NEVER = -1
-"""Fold of an example that no fold holds out, because the first weights have learned from it."""
+"""Fold of an example that no fold holds out, because the first weights were trained on it."""
 
 SPARE = 0.97
 """Share of the minutes that is planned: steps are not all equally long."""

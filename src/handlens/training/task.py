@@ -82,7 +82,7 @@ class Task:
                   from the number of an example to its answer
     cases         the cases that examples were read from; recorded, so that a score on them can be told apart
     sources       the folders that examples come from, as `sources.Pool.described` lists them
-    seen          numbers of the examples that the first weights have learned from: they are never held out, so that
+    seen          numbers of the examples that the first weights were trained on: they are never held out, so that
                   nothing is scored by a network that saw it
     steps         of every network, where the task fixes them: 0 where the warm start is all there is to learn
     finish        looks at what was trained, may write the file smaller, and gives more for `plan.json`; its `lines`

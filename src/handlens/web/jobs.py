@@ -30,6 +30,9 @@ PROGRESS = re.compile(r"^[\w-]+: (\d+) of (\d+)(.*)$")
 MESSAGE_MOST = 2000
 """Letters of an error message that are kept."""
 
+MOST_OCCLUDED = 40
+"""Photographs of which is shown where the model looked: half a second each."""
+
 STOP_SECONDS = 5.0
 """How long a process may take to end before it is killed."""
 
@@ -172,7 +175,8 @@ class Jobs:
             if code in (0, 1) and page and (code == 0 or page == "index.html"):
                 self._write(replace(job, state="done", done=max(job.total, 1), total=max(job.total, 1), page=page))
             else:
-                message = said.removeprefix("handlens: ").strip() or f"ended with status {code}"
+                said = said.removeprefix("handlens: ").replace(f"{self.place(job.id) / INPUT}{os.sep}", "")
+                message = said.strip() or f"ended with status {code}"
                 self._write(replace(job, state="failed", message=message[:MESSAGE_MOST]))
 
     def _arguments(self, job: Job) -> list[str]:
@@ -182,6 +186,8 @@ class Jobs:
         if any(path.suffix.lower() == ".pdf" for path in place.rglob("*")):
             return ["inspect", str(source), "-o", str(self.out(job))]
         going = [] if source.is_file() else ["--keep-going"]
+        if job.challenge == "lesions" and sum(1 for path in place.rglob("*") if path.is_file()) <= MOST_OCCLUDED:
+            going += ["--write", "occlusion"]
         return ["solve", job.challenge, str(source), "-o", str(self.out(job)), "--report", *going]
 
     def _follow(self, job: Job, stream: IO[str] | None) -> str:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handlens.errors import HandlensError
+from handlens.errors import DataError, HandlensError
 from handlens.io.images import SUFFIXES, read_header, read_rgb
+
+LOOKED_AT_AS = {
+    "cells": "tissue or cultured cells: find the nuclei",
+    "ink": "slices of a scan of papyrus: find the ink",
+    "lesions": "a photograph of a skin lesion: name its class",
+    "forgery": "a figure or a paper: find copied regions",
+}
+"""What each challenge does with an upload, in words for people who know of no contest."""
 
 SIDE = 128
 """Longer side of the picture that is looked at. This and what follows: by hand, a guess that a person may overrule."""
@@ -31,11 +39,13 @@ def guess(folder: Path) -> tuple[str, str]:
     """The challenge that an upload is probably for, and why."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if any(path.suffix.lower() == ".pdf" for path in files):
-        return "forgery", "a paper: its figures are looked at for copies"
+        return "forgery", "a paper, whose figures are looked at for copies"
     names = {path.parent.name for path in files}
     if names & {"surface_volume", "layers"} or any(path.suffix == ".zarr" for path in folder.rglob("*.zarr")):
         return "ink", "a stack of slices"
     pictures = [path for path in files if path.suffix.lower() in SUFFIXES]
+    if not pictures:
+        raise DataError("nothing here can be read: drop images (PNG, JPEG, TIFF), a folder of slices, or a PDF")
     numbered = [path for path in pictures if path.stem.isdigit() and path.suffix.lower().startswith(".tif")]
     if len(numbered) > 2 and len(numbered) == len(pictures):
         return "ink", "numbered slices"

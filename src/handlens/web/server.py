@@ -24,7 +24,7 @@ from handlens import pipeline, registry
 from handlens.errors import DataError, HandlensError
 from handlens.report import render
 from handlens.web.jobs import INPUT, Job, Jobs
-from handlens.web.kinds import guess
+from handlens.web.kinds import LOOKED_AT_AS, guess
 
 MOST_BYTES = 20 * 2**30
 """Of one job's uploads: a scroll segment has 5 to 18 GB."""
@@ -127,7 +127,7 @@ class _Api:
             connect="'self'",
             frames="'self'",
             generator="handlens app",
-            challenges=[(name, registry.challenge(name).title) for name in registry.BUILT_IN],
+            challenges=[(name, LOOKED_AT_AS[name]) for name in registry.BUILT_IN],
         )
         return HTMLResponse(text)
 

@@ -4,10 +4,19 @@ import cv2
 import numpy as np
 import pytest
 
-from handlens.challenges.cells.augment import blur_and_noise, cut, edge_weight, jitter_stain
+from handlens.challenges.cells.augment import add_artefact, blur_and_noise, cut, edge_weight, jitter_stain
 from handlens.challenges.cells.options import StainAugmentation
 
-STILL = StainAugmentation(stain_jitter=0, background_stain=0, gamma=0, blur_share=0, noise_share=0)
+STILL = StainAugmentation(
+    stain_jitter=0,
+    background_stain=0,
+    hue_jitter=0,
+    gamma=0,
+    blur_share=0,
+    noise_share=0,
+    jpeg_share=0,
+    artefact_share=0,
+)
 
 
 @pytest.fixture
@@ -63,7 +72,7 @@ def test_scales_are_within_their_range():
 
 
 def test_the_same_seed_gives_the_same_bytes(slide):
-    how = StainAugmentation(elastic_share=1, blur_share=1, noise_share=1)
+    how = StainAugmentation(elastic_share=1, blur_share=1, noise_share=1, jpeg_share=1, artefact_share=1)
     for first, second in zip(crops(slide, how, 4), crops(slide, how, 4), strict=True):
         assert first[0].tobytes() == second[0].tobytes()
         assert first[1].tobytes() == second[1].tobytes()
@@ -81,12 +90,36 @@ def test_stains_change_and_glass_stays_bright(slide):
 
 def test_blur_and_grain(slide):
     crop = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    soft = blur_and_noise(np.random.default_rng(1), crop, StainAugmentation(blur_share=1, noise_share=0))
-    grainy = blur_and_noise(
-        np.random.default_rng(1), np.full((64, 64, 3), 128, np.uint8), StainAugmentation(blur_share=0, noise_share=1)
-    )
+    soft = blur_and_noise(np.random.default_rng(1), crop, STILL.replace(blur_share=1))
+    plain = np.full((64, 64, 3), 128, np.uint8)
+    grainy = blur_and_noise(np.random.default_rng(1), plain, STILL.replace(noise_share=1))
     assert soft.std() != crop.std()
     assert 1.5 < grainy.std() < 9
+
+
+def test_a_crop_that_was_a_jpeg_keeps_its_colours():
+    crop = np.zeros((64, 64, 3), np.uint8)
+    crop[:, :32] = 200, 60, 40
+    found = blur_and_noise(np.random.default_rng(1), crop, STILL.replace(jpeg_share=1)).astype(int)
+    assert 0 < np.abs(found - crop).mean() < 6
+    assert np.abs(found[:, :24].mean(axis=(0, 1)) - (200, 60, 40)).max() < 6
+
+
+def test_ink_hides_nuclei_and_dye_and_folds_do_not():
+    crop, mask = np.full((128, 128, 3), (200, 120, 180), np.uint8), np.ones((128, 128), np.uint8)
+    hidden = darker = 0
+    for seed in range(30):
+        image, nuclei = add_artefact(np.random.default_rng(seed), crop, mask, STILL.replace(artefact_share=1))
+        changed = np.abs(image.astype(int) - crop).max(axis=2) > 8
+        assert not (nuclei[~changed] == 0).any()
+        assert 0 < changed.mean() < 1 or (nuclei == 1).all()
+        hidden += (nuclei == 0).any()
+        darker += (nuclei == 1).all() and image.mean() < crop.mean()
+    assert hidden > 4
+    assert darker > 8
+    same, kept = add_artefact(np.random.default_rng(0), crop, mask, STILL)
+    assert same is crop
+    assert kept is mask
 
 
 def test_outlines_count_more():

@@ -19,8 +19,9 @@ from onnx_models import write_dark_is_cell, write_plan
 
 from handlens import pipeline, registry
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
-from handlens.challenges.cells.predictor import PROBABILITY, CellsPredictor, load, load_baseline
+from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES, CellsSettings
+from handlens.challenges.cells.predictor import PROBABILITY, CellsPredictor, efforts, load, load_baseline
+from handlens.challenges.cells.report import adjusted, kept_file
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.inference.model import TRAINED_ON, digest, is_model
 from handlens.inference.tiling import BAND_ROWS, Tiling, cut
@@ -149,6 +150,32 @@ def test_the_answer_lies_where_the_labels_did(tmp_path: Path) -> None:
         assert np.array_equal(rle.decode(answer(inside, own), picture.shape[:2], order="rows"), masks[0, 0])
     with pytest.raises(ModelError, match=r"decision: down is 40; expected a number from -4 to 4: train again"):
         answer(write_dark_is_cell(tmp_path / "far", down=40), path)
+
+
+def test_other_slides_may_have_a_network_of_their_own(tmp_path: Path) -> None:
+    picture = disks()
+    contest, named = tmp_path / "im" / "00.png", tmp_path / "im" / "slide.png"
+    for path in (contest, named):
+        images.write_png(path, picture)
+    pair = write_dark_is_cell(tmp_path / "pair", threshold=0.9)
+    second = write_dark_is_cell(pair / OTHER_SLIDES, threshold=0.2, smallest=30, largest_hole=50)
+    first = tmp_path / "first"
+    shutil.copytree(pair, first, ignore=shutil.ignore_patterns(OTHER_SLIDES))
+    areas = {path: answer(pair, path).area for path in (contest, named)}
+    assert areas[contest] == answer(first, contest).area < areas[named] == answer(second, named).area
+    settings = CellsSettings(mpp=0.125)  # said of the contest's image, it is one's own
+    pairs = [load(Context(settings, model=each)) for each in (pair, second)]
+    assert ask(pairs[0], Case("0", contest)).area == ask(pairs[1], Case("0", contest)).area
+    lowest = efforts(load(Context(CellsSettings(turns=2), model=pair)))[0].predictor
+    assert isinstance(lowest, CellsPredictor)
+    assert lowest.others is not None
+    assert (lowest.turns, lowest.others.turns) == (1, 1)
+    assert lowest.others.tiling == lowest.tiling != Tiling()
+    for path in (contest, named):
+        case = Case("0", path, (120, 160))
+        images.write_png(kept_file(tmp_path, case), np.where(picture[:, :, 0] < 100, 255, 0).astype(np.uint8))
+        mask = rle.decode(adjusted(tmp_path, case, 0.5, pair, CellsSettings()), (120, 160), order="rows")
+        assert mask[52, 92] == (path == contest)  # the speck
 
 
 def test_tiles_do_not_show(model: Path, tmp_path: Path) -> None:
@@ -440,10 +467,11 @@ included = pytest.mark.skipif(not is_model(INCLUDED_MODEL), reason="no model in 
 
 @included
 def test_the_shipped_model_is_small_and_about_cells() -> None:
-    assert sum(path.stat().st_size for path in INCLUDED_MODEL.iterdir()) <= 20_000_000
-    plan = json.loads((INCLUDED_MODEL / "plan.json").read_text())
-    assert plan["challenge"] == "cells"
-    assert (INCLUDED_MODEL / "card.md").is_file()
+    for folder in (INCLUDED_MODEL, *filter(is_model, INCLUDED_MODEL.iterdir())):
+        assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) <= 20_000_000
+        plan = json.loads((folder / "plan.json").read_text())
+        assert plan["challenge"] == "cells"
+        assert (folder / "card.md").is_file()
 
 
 @included

@@ -129,7 +129,7 @@ def test_a_picture_may_come_in_many_forms(predictor: CellsPredictor, picture: np
         (np.zeros((4, 4), np.int64), "an array of int64: pass uint8, uint16, or floats from 0 to 1"),
         (np.array([["a", "b"]]), "is no image"),
         (None, "is no image"),
-        ("absent.png", "absent.png: cannot be read"),
+        ("absent.png", "absent.png: no such file"),
     ],
 )
 def test_what_is_no_picture_is_refused(predictor: CellsPredictor, value: object, message: str) -> None:

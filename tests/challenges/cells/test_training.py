@@ -80,6 +80,9 @@ def test_the_commands(slides, tmp_path):
     card = (run / "card.md").read_text()
     assert "Made-up-slides." in card
     assert "--set weights=scratch" in card
+    assert "Numbers in the file: fp16." in card
+    assert card.count(f"| {slides.name} | 4 | 0.") == 1
+    assert read_rgb(run / "failures.jpg").shape == (128, 2 * (128 + 8), 3)
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in log] == ["fold0", "fold1", "final"]
     assert all({"step", "loss", "metric", "rate", "seconds", "waiting"} <= set(line) for line in log)

@@ -7,12 +7,12 @@ import pytest
 from handlens.challenges.forgery.forger import copies, post_processing
 from handlens.challenges.forgery.forger.changes import Change, changed
 from handlens.challenges.forgery.forger.figures import draw_figure
-from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure
+from handlens.challenges.forgery.forger.made import FORGERIES, FigureRequest, make_figure
 from handlens.challenges.forgery.forger.reuse import reuse_panel
 
 
 def plain(plan, number, **options):
-    return make_figure(3, number, Wanted(size=256, plan=plan, post_processed=False, **options))
+    return make_figure(3, number, FigureRequest(size=256, plan=plan, post_processed=False, **options))
 
 
 def pieces(mask):
@@ -186,7 +186,9 @@ def test_a_mask_is_resized_with_its_figure(size):
 
 def test_cut_outs_are_small_and_bring_no_ground_with_them():
     """Half of them and more are the object and nothing else, and some are smaller than other clones may be."""
-    made = [make_figure(9, number, Wanted(size=256, plan="cut-out", post_processed=False)) for number in range(30)]
+    made = [
+        make_figure(9, number, FigureRequest(size=256, plan="cut-out", post_processed=False)) for number in range(30)
+    ]
     parts = [part for figure in made for mask in figure.masks for part in components(mask)]
     assert min(part.sum() for part in parts) < copies.SMALLEST
     assert min(part.sum() for part in parts) > 0.6 * copies.SMALLEST_CUT_OUT

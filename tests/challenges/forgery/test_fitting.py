@@ -8,21 +8,19 @@ from handlens.challenges.forgery import fitting
 from handlens.challenges.forgery.detect.answer import score_matches, worth_a_look
 from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
-from handlens.challenges.forgery.detect.verifier.decision import Decision, included
+from handlens.challenges.forgery.detect.verifier.decision import SENSITIVITIES, Decision, included
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.challenges.forgery.fitting import (
     ALARMS,
-    CORRECTED,
     FEWEST_AUTHENTIC,
-    FEWEST_COPIES,
-    Example,
     _calibrate,
     _strictness,
-    fit_verifier,
     score_one,
+    threshold_of,
 )
 from handlens.challenges.forgery.match_labels import FALSE, UNCLEAR
 from handlens.challenges.forgery.match_records import MatchRecord
+from handlens.challenges.forgery.verifier_fitting import CORRECTED, FEWEST_COPIES, Example, fit_verifier
 from handlens.masks.rle import encode
 from handlens.types import Case
 
@@ -121,6 +119,26 @@ def test_of_few_authentic_figures_a_share_cannot_be_told():
     decision, _ = fit(list(hard_examples(FEWEST_AUTHENTIC // 2)))
     assert decision.strict == 0
     assert decision.least == 1 / (1 + decision.worth)
+
+
+def test_a_share_is_read_off_or_extrapolated():
+    random = np.random.default_rng(0)
+    said = 1 / (1 + np.exp(-random.exponential(1.0, 100_000)))
+    assert (said > threshold_of(said[:2_000], 0.05)).mean() == pytest.approx(0.05, abs=0.02)
+    rare = threshold_of(said[:400], 0.002)  # none of them may exceed it, as less than one would
+    assert 0.0003 < (said > rare).mean() < 0.006
+    few = np.where(np.arange(400) < 20, said[:400], 0.0)  # nothing is a candidate in most figures
+    assert np.quantile(few, 0.98) < threshold_of(few, 0.002) < 1
+    assert threshold_of(np.zeros(200), 0.002) == 0
+
+
+def test_the_sensitivities_are_fitted_in_order():
+    decision, _ = fit(list(hard_examples(FEWEST_AUTHENTIC)))
+    assert decision.low is not None
+    assert decision.high is not None
+    leasts = [decision.at(SENSITIVITIES[name]).least for name in ("low", "normal", "high")]
+    assert leasts == sorted(leasts, reverse=True)
+    assert leasts[0] > leasts[2]
 
 
 def test_forged_and_authentic_figures_count_the_same_however_many_they_are():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import cv2
@@ -15,7 +16,7 @@ from handlens.challenges.forgery import inspection
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match
 from handlens.challenges.forgery.inspection import aligning, bundling, drawing, strips, words
 from handlens.challenges.forgery.inspection.naming import name_groups
-from handlens.challenges.forgery.inspection.reading import find_figures, list_files
+from handlens.challenges.forgery.inspection.reading import find_figures, list_files, list_skipped
 from handlens.cli import cli
 from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
@@ -234,6 +235,23 @@ def test_what_is_doubtful_is_not_in_the_small_picture():
     counted = [each for each in named if not each.doubtful]
     assert np.array_equal(drawing.draw_thumbnail(picture, named), drawing.draw_thumbnail(picture, counted))
     assert not np.array_equal(drawing.draw_thumbnail(picture, counted), drawing.draw_thumbnail(picture, []))
+
+
+def test_a_field_shown_twice_is_said_apart_and_not_counted(tmp_path):
+    picture, findings = forged()
+    (field, *_) = findings.groups
+    shown = replace(findings, groups=(), doubtful=(), fields=(field,))
+    write_png(tmp_path / "channels.png", picture)
+    (record,) = inspect([tmp_path / "channels.png"], tmp_path / "out", lambda: lambda _: shown)
+    assert (record["verdict"], record["groups"], record["doubtful"]) == ("no copied region found", [], [])
+    assert [region["name"] for region in record["same_field"][0]["regions"]] == ["1a", "1b", "1c"]
+    assert "the same field shown twice" in inspection.table(record)
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "The same field shown twice, not counted" in page
+    assert "1a and 1b" in page
+    (named,) = name_groups(shown)
+    assert np.array_equal(drawing.draw_thumbnail(picture, [named]), drawing.draw_thumbnail(picture, []))
+    assert not np.array_equal(drawing.draw_overview(picture, [named]), drawing.draw_overview(picture, []))
 
 
 def test_a_nucleus_of_twenty_pixels_is_shown_large():
@@ -521,6 +539,18 @@ def test_a_folder_of_unread_formats_names_one_and_what_to_do(tmp_path):
         inspect([tmp_path])
 
 
+def test_pictures_that_are_not_looked_at_are_named(tmp_path):
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    write_png(tmp_path / "in" / "a.png", np.zeros((20, 20), np.uint8))
+    for name in ("b.bmp", "sub/c.webp", ".d.bmp", "notes.txt"):
+        (tmp_path / "in" / name).write_bytes(b"x")
+    found = list_skipped([tmp_path / "in", tmp_path / "in" / "a.png"], out=None)
+    assert [problem.file for problem in found] == ["b.bmp", "sub/c.webp"]
+    run = CliRunner().invoke(cli, ["inspect", str(tmp_path / "in"), "--seconds", "1"])
+    assert "not looked at: b.bmp: BMP is not read here" in run.stderr
+    assert "1 more file" in run.stderr
+
+
 def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
     write_png(tmp_path / "a.png", forged()[0])
     inspect([tmp_path / "a.png"], tmp_path / "out")
@@ -622,7 +652,7 @@ def test_a_large_figure(tmp_path):
 @pytest.fixture
 def command(monkeypatch):
     """`handlens inspect` with a detector that knows the truth."""
-    monkeypatch.setattr(inspection, "_make_look", lambda seconds: make_look())
+    monkeypatch.setattr(inspection, "_make_look", lambda *_: make_look())
     return lambda *args: CliRunner().invoke(cli, ["inspect", *map(str, args)])
 
 
@@ -635,9 +665,10 @@ def test_the_command_prints_a_table(command, folder):
 
 
 def test_the_command_prints_json_and_writes_pages(command, folder, tmp_path):
-    done = command(folder / "sub" / "b.png", "--json", "-o", tmp_path / "out", "--seconds", "5")
+    done = command(folder / "sub" / "b.png", "--json", "-o", tmp_path / "out", "--seconds", "5", "--sensitivity", "low")
+    settings = "at most 5 s for each figure, low sensitivity"
     (record,) = json.loads(done.stdout)["figures"]
-    assert (done.exit_code, record["figure"], record["settings"]) == (0, "b.png", "at most 5 s for each figure")
+    assert (done.exit_code, record["figure"], record["settings"]) == (0, "b.png", settings)
     assert done.stderr == f"{tmp_path / 'out' / 'index.html'}: 1 figure\n"
     assert (tmp_path / "out" / "index.html").is_file()
 
@@ -675,7 +706,7 @@ def test_the_detector_fits_the_command(tmp_path):
     figure[220:340, 400:560] = figure[40:160, 60:220]
     write_png(tmp_path / "a.png", figure)
     (record,) = inspection.inspect_figures([tmp_path / "a.png"])
-    assert record["settings"] == "at most 13 s for each figure"
+    assert record["settings"] == "at most 13 s for each figure, normal sensitivity"
     assert record["copies_found"]
     match = record["groups"][0]["matches"][0]
     assert match["agreement"]["correlation"] > 0.8  # the outline reaches a little beyond the copy

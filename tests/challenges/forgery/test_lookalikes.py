@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery.forger.lookalikes import LOOKALIKES, NEED_PANELS, draw_lookalike
-from handlens.challenges.forgery.forger.made import LOOKALIKE_SHARES, Wanted, make_lookalike
+from handlens.challenges.forgery.forger.made import LOOKALIKE_SHARES, FigureRequest, make_lookalike
 
 SIDE = 10
 WITH_SAME_PIXELS = ("text and charts", "flat and saturated")
@@ -49,14 +49,16 @@ def test_no_two_places_are_the_same(name):
 def test_there_is_nothing_to_find(name, compound):
     if compound is False and name in NEED_PANELS:
         with pytest.raises(ValueError, match="look-alike"):
-            make_lookalike(2, 0, Wanted(size=160, plan=name, compound=compound))
+            make_lookalike(2, 0, FigureRequest(size=160, plan=name, compound=compound))
         return
-    made = make_lookalike(2, 0, Wanted(size=160, plan=name, compound=compound))
+    made = make_lookalike(2, 0, FigureRequest(size=160, plan=name, compound=compound))
     assert made.kind == name
     assert made.masks == ()
     assert np.array_equal(made.honest, made.forged)
     assert made.forged.std() > 3
-    assert np.array_equal(made.forged, make_lookalike(2, 0, Wanted(size=160, plan=name, compound=compound)).forged)
+    assert np.array_equal(
+        made.forged, make_lookalike(2, 0, FigureRequest(size=160, plan=name, compound=compound)).forged
+    )
 
 
 def test_the_next_section_has_another_grain():
@@ -83,5 +85,5 @@ def test_the_next_section_has_another_grain():
 
 def test_all_kinds_have_a_share():
     assert set(LOOKALIKE_SHARES) == set(LOOKALIKES)
-    kinds = {make_lookalike(3, number, Wanted(size=120)).kind for number in range(80)}
+    kinds = {make_lookalike(3, number, FigureRequest(size=120)).kind for number in range(80)}
     assert kinds == {name for name, share in LOOKALIKE_SHARES.items() if share > 0}

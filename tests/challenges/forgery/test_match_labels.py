@@ -82,7 +82,14 @@ def test_what_is_unclear_in_one_forgery_may_be_the_copy_of_another():
 
 def test_parts_that_touch_at_a_corner_are_one():
     touching = instance(A, box(40, 40, 30, 30))
-    assert label(A, box(40, 40, 30, 30), touching) == UNCLEAR
+    assert label(box(12, 12, 20, 20), box(45, 45, 20, 20), touching) == UNCLEAR
+
+
+def test_source_and_copy_that_touch_are_the_instance_where_they_fill_it():
+    beside = box(10, 40, 30, 30)
+    assert label(A, beside, instance(A, beside)) == 0
+    assert label(box(12, 12, 20, 20), box(12, 42, 20, 20), instance(A, beside)) == UNCLEAR
+    assert label(box(10, 10, 30, 40), box(10, 30, 30, 40), instance(A, beside)) == UNCLEAR, "they lie on each other"
 
 
 def test_nothing_to_label_is_fine():

@@ -116,6 +116,8 @@ def test_the_seconds_of_the_settings_are_kept_to(tmp_path):
     loaded = load(Context(ForgerySettings(seconds=2.5), model=written(tmp_path)))
     assert loaded.seconds == 2.5
     assert load(Context(ForgerySettings(), model=written(tmp_path))).seconds == ForgerySettings().seconds
+    sensitive = load(Context(ForgerySettings(sensitivity="high"), model=written(tmp_path)))
+    assert sensitive.detector.decision == PLAIN.at(0.75)
     hurried, patient = (
         predict(tmp_path, picture, ForgeryPredictor(Detector(decision=PLAIN), seconds)).artefacts[FINDINGS]
         for seconds in (0.0, 1e6)

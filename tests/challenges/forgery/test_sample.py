@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery import CHALLENGE, data, sample
-from handlens.challenges.forgery.forger.made import FORGERIES, SHARES, Wanted, make_figure
+from handlens.challenges.forgery.forger.made import FORGERIES, SHARES, FigureRequest, make_figure
 from handlens.challenges.forgery.options import ForgerySettings
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError, HandlensError
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made():
-    return [make_figure(5, number, Wanted(size=256)) for number in range(120)]
+    return [make_figure(5, number, FigureRequest(size=256)) for number in range(120)]
 
 
 # --- files ------------------------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ def test_a_source_folder_that_is_not_there_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_a_figure_is_decided_by_seed_and_number(made):
-    again = make_figure(5, 7, Wanted(size=256))
+    again = make_figure(5, 7, FigureRequest(size=256))
     assert again.kind == made[7].kind
     assert np.array_equal(again.forged, made[7].forged)
     assert np.array_equal(again.masks, made[7].masks)
-    other = make_figure(6, 7, Wanted(size=256))
+    other = make_figure(6, 7, FigureRequest(size=256))
     assert other.forged.shape != again.forged.shape or not np.array_equal(other.forged, again.forged)
 
 
@@ -154,11 +154,13 @@ def test_areas_are_as_in_the_contest(made):
 
 
 def test_one_picture_or_several_can_be_asked_for():
-    assert all(make_figure(1, number, Wanted(size=160, compound=False)).kind != "panel reuse" for number in range(40))
+    assert all(
+        make_figure(1, number, FigureRequest(size=160, compound=False)).kind != "panel reuse" for number in range(40)
+    )
     with pytest.raises(ValueError, match="several panels"):
-        make_figure(1, 1, Wanted(size=160, compound=False, plan="panel reuse"))
+        make_figure(1, 1, FigureRequest(size=160, compound=False, plan="panel reuse"))
     with pytest.raises(ValueError, match="object clone"):
-        make_figure(1, 1, Wanted(size=160, plan="magic"))
+        make_figure(1, 1, FigureRequest(size=160, plan="magic"))
 
 
 def test_one_kind_of_forgery_can_be_asked_for(tmp_path):

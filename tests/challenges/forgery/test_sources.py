@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from handlens.challenges.forgery import CHALLENGE
-from handlens.challenges.forgery.forger.made import FORGERIES, Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import FORGERIES, FigureRequest, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import SourceBrush, cut_objects, open_sources
 from handlens.challenges.forgery.sample import write_sample
 from handlens.errors import DataError
@@ -44,16 +44,16 @@ def sources(folder):
 
 
 def test_pictures_and_maps_are_found(sources):
-    assert [entry.picture.name for entry in sources.entries] == [f"{number:02}.png" for number in range(12)]
-    assert [entry.objects is not None for entry in sources.entries] == [False, True] * 6
-    assert {entry.shape for entry in sources.entries} == {(120, 140)}
+    assert [entry.picture.name for entry in sources.pictures] == [f"{number:02}.png" for number in range(12)]
+    assert [entry.objects is not None for entry in sources.pictures] == [False, True] * 6
+    assert {entry.shape for entry in sources.pictures} == {(120, 140)}
     assert np.array_equal(sources.read(1)[1], blobs(1)[1])
 
 
 def test_pictures_may_lie_in_the_folder_itself(tmp_path):
     write_png(tmp_path / "a.png", blobs(0)[0])
     write_jpeg(tmp_path / "b.jpg", blobs(1)[0], quality=90)
-    assert len(open_sources(tmp_path).entries) == 2
+    assert len(open_sources(tmp_path).pictures) == 2
 
 
 def test_without_a_map_objects_are_cut_out(sources):
@@ -68,7 +68,9 @@ def test_a_single_picture_keeps_its_pixels(sources):
     kept = []
     for number in range(20):
         made = make_figure(
-            1, number, Wanted(size=256, sources=sources, compound=False, plan="object clone", post_processed=False)
+            1,
+            number,
+            FigureRequest(size=256, sources=sources, compound=False, plan="object clone", post_processed=False),
         )
         if made.honest.shape[:2] == (120, 140):
             same = [(sources.read(each)[0] == made.honest).all(axis=2).mean() for each in range(12)]
@@ -96,7 +98,7 @@ def test_no_picture_is_shown_twice(sources):
 @pytest.mark.parametrize("plan", FORGERIES)
 def test_every_kind_is_made_of_sources(sources, plan):
     for number in range(3):
-        made = make_figure(4, number, Wanted(size=200, sources=sources, plan=plan))
+        made = make_figure(4, number, FigureRequest(size=200, sources=sources, plan=plan))
         assert made.kind == plan
         assert made.masks
 
@@ -133,11 +135,11 @@ def test_a_map_of_another_size_is_named(tmp_path):
 def test_every_kind_is_made_of_real_pictures(plan):
     sources = open_sources(SHARED)
     for number in range(4):
-        made = make_figure(6, number, Wanted(size=400, sources=sources, plan=plan, post_processed=False))
+        made = make_figure(6, number, FigureRequest(size=400, sources=sources, plan=plan, post_processed=False))
         outside = ~np.any(made.masks, axis=0)
         assert plan == "panel reuse" or np.array_equal(made.honest[outside], made.forged[outside])
         assert not np.array_equal(made.honest, made.forged)
-    assert make_lookalike(6, 0, Wanted(size=400, sources=sources)).masks == ()
+    assert make_lookalike(6, 0, FigureRequest(size=400, sources=sources)).masks == ()
 
 
 def test_sixteen_bits_fill_the_scale(tmp_path):

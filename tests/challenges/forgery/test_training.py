@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from detector_pictures import PLACES, box, nuclei, painted, paste, stored, texture
 
-from handlens.challenges.forgery import data, fitting, training
+from handlens.challenges.forgery import data, fitting, training, verifier_fitting
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.answer import score_matches, worth_a_look
 from handlens.challenges.forgery.detect.canvas.scaling import Scaling
 from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
-from handlens.challenges.forgery.fitting import FEWEST_COPIES, predict_out_of_fold, score_one, tiers_to_fit
+from handlens.challenges.forgery.fitting import predict_out_of_fold, score_one
 from handlens.challenges.forgery.match_records import MatchRecord, to_text
 from handlens.challenges.forgery.options import ForgerySettings
 from handlens.challenges.forgery.predictor import load
@@ -21,6 +21,7 @@ from handlens.challenges.forgery.training import (
     train,
     weigh,
 )
+from handlens.challenges.forgery.verifier_fitting import FEWEST_COPIES, tiers_to_fit
 from handlens.errors import DataError
 from handlens.io.images import read_image, write_png
 from handlens.masks.metrics import matched_f1
@@ -133,8 +134,8 @@ def same_answer(scored, found):
 
 @pytest.mark.parametrize("fewest", [1, FEWEST_COPIES], ids=["fitted curves", "included curves"])
 def test_what_is_scored_out_of_fold_is_what_the_detector_answers(surrounded, tmp_path, monkeypatch, fewest):
-    monkeypatch.setattr(fitting, "FEWEST_COPIES", fewest)
-    monkeypatch.setattr(fitting, "CORRECTED", {"objects": fewest})
+    monkeypatch.setattr(verifier_fitting, "FEWEST_COPIES", fewest)
+    monkeypatch.setattr(verifier_fitting, "CORRECTED", {"objects": fewest})
     examples = examples_of(surrounded, tmp_path)
     found = predict_out_of_fold(examples, tiers_to_fit(examples), partial(weigh, progress=quiet))
     assert len(set(found.folds)) > 1

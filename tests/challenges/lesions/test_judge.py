@@ -197,6 +197,24 @@ def test_the_time_is_that_of_the_scored_answers(hidden, tmp_path, monkeypatch):
     assert (entry.parts["median ms"], entry.parts["p95 ms"]) == (7000, 7000)
 
 
+@pytest.mark.parametrize(("slow", "noted"), [(0.0, False), (0.04, False), (0.4, True)])
+def test_a_median_that_hides_slow_answers_is_noted(slow, noted, hidden, tmp_path, monkeypatch):
+    """A model that works on some photographs alone: the part of its questions that take a hundred times as long."""
+    path = models.write(tmp_path / "honest.onnx", models.honest())
+    ask, asked = GuardedModel.ask, []
+
+    def sometimes_slow(model, images, people):
+        asked.append(len(asked) * slow % 1 < slow)
+        return replace(ask(model, images, people), seconds=1.0 if asked[-1] else 0.01)
+
+    monkeypatch.setattr(judge, "LEAST_TIMINGS", 40)
+    monkeypatch.setattr(GuardedModel, "ask", sometimes_slow)
+    (entry,) = judged([path], hidden).models
+    assert [note.startswith("its time depends on the photograph: 10 ms in the median") for note in entry.notes] == [
+        True
+    ] * noted
+
+
 def test_the_clock_is_ours(hidden, tmp_path):
     """A process that lies about its time cannot: nobody asks it."""
     path = models.write(tmp_path / "honest.onnx", models.honest())

@@ -104,6 +104,29 @@ def run(*args):
     return CliRunner().invoke(cli, list(map(str, args)))
 
 
+def test_photographs_of_one_lesion_get_their_mean_answer(data, model, tmp_path):
+    images = sorted((data / "train" / "images").iterdir())[:3]
+    rows = [f"{path.name},{lesion},40" for path, lesion in zip(images, ("L1", "", "L1"), strict=True)]
+    folder = tmp_path / "own"
+    for path in images:
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / "images")
+    (folder / "labels.csv").write_text("\n".join(["filename,lesion_id,age", *rows]) + "\n")
+    cases = LESIONS.read_cases(folder, "test")
+    answers = {}
+    for per_lesion in (False, True):
+        asked = load(Context(LESIONS.settings(per_lesion=per_lesion), model=model))
+        answers[per_lesion] = []
+        for case in cases:
+            with asked.decode(case) as photograph:
+                answers[per_lesion].append(asked.predict(photograph).answer)
+    single, joined = answers[False], answers[True]
+    assert np.abs(single[0] - single[2]).max() > 1e-4
+    assert np.array_equal(joined[1], single[1])
+    assert joined[0] == pytest.approx((single[0] + single[2]) / 2)
+    assert np.array_equal(joined[0], joined[2])
+
+
 def test_one_photograph(data, model, tmp_path):
     path = LESIONS.read_cases(data, "test")[0].path
     args = ("--age", 70, "--gender", "m", "--site", "head")

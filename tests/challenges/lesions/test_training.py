@@ -262,7 +262,7 @@ def test_decisions_are_nested(task):
     assert seen == [tuple(range(1, count, 2)), tuple(range(0, count, 2)), tuple(range(count))]
     assert settled == [(0, task.default), (1, task.default)]
     assert found.score.parts["accuracy"] == 1
-    with pytest.raises(ValueError, match="answered by the settled network's file"):
+    with pytest.raises(ValueError, match="predicted by the settled network's file"):
         task.answer(0, predictions[0], task.default)
 
 
@@ -296,7 +296,7 @@ def test_photographs_of_a_lesion_and_near_copies_share_a_group(data, tmp_path):
         ({"weight_format": "int4"}, "weight_format is 'int4'; expected one of fp32, fp16, int8"),
         ({"taxonomy": "nine"}, "taxonomy is 'nine'; expected one of ten, eleven"),
         ({"frozen_stages": "6"}, "frozen_stages is '6'; expected a whole number from 0 to 5"),
-        ({"min_scale": "2"}, "scale from 2.0 to 1.4; expected min_scale first"),
+        ({"min_scale": "2"}, "min_scale 2.0, max_scale 1.4; expected min_scale to be the smaller one"),
     ],
 )
 def test_fields_out_of_range_are_refused(given, message):

@@ -37,6 +37,17 @@ CHALLENGE = Challenge(
         adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
+        files={
+            "mask.png": "white where nuclei are",
+            "overlay.png": "outlines on the image",
+            "labels.tif": "a number for each nucleus",
+            "labels.ome.tif": "a number for each nucleus, as a pyramid",
+            "instances/tif": "a number for each nucleus",
+            "instances/csv": "a row for each nucleus",
+            "geojson": "outlines: drag it onto the image in QuPath",
+            "objects.csv": "a row for each nucleus",
+            "summary.csv": "a row for each image",
+        },
         cheap_baseline=True,
     ),
 )

@@ -176,6 +176,15 @@ def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> None:
         part.unlink()
 
 
+def counted_objects(out: Path, case: Case) -> int | None:
+    """How many objects `summary.csv` says an image has; None where there is no such table."""
+    path = out / SUMMARY
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as content:
+        return next((int(row["objects"]) for row in csv.DictReader(content) if row["image"] == case.id), None)
+
+
 def _copy_rows(
     id: str, rows: Iterable[Sequence[str]], write: Callable[[Sequence[str]], object], mpp: float | None
 ) -> list[Any]:

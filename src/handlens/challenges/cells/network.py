@@ -14,7 +14,7 @@ WIDTHS = (128, 64, 48, 32)
 """Channels of the decoder at strides 16, 8, 4 and 2."""
 
 
-class Joint(nn.Module):
+class DecoderBlock(nn.Module):
     """One step up: enlarge, put the encoder's features beside it, mix twice."""
 
     def __init__(self, below: int, beside: int, outside: int) -> None:
@@ -41,7 +41,7 @@ class LightUNet(nn.Module):
         self.joints = nn.ModuleList()
         below = encoder.widths[-1]
         for beside, outside in zip(encoder.widths[-2::-1], widths, strict=True):
-            self.joints.append(Joint(below, beside, outside))
+            self.joints.append(DecoderBlock(below, beside, outside))
             below = outside
         self.head = nn.Conv2d(below, 4, 3, padding=1)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from handlens.challenges.cells.score import ORDER
-from handlens.errors import HandlensError
-from handlens.settings import Settings, setting
+from handlens.settings import Settings, require_order, setting
 from handlens.training.options import Presets, Schedule, TrainSettings
 from handlens.types import Order
 
@@ -70,23 +69,26 @@ class CellsSettings(TrainSettings, frozen=True, kw_only=True):
 
 
 class StainAugmentation(Settings, frozen=True, kw_only=True):
-    """How training crops are changed; shares are probabilities. The values were compared out of fold on 37 slides."""
+    """How training crops are changed, so that other laboratories' slides are among them; shares are probabilities."""
 
-    min_scale: Annotated[float, setting("least scale; it is drawn evenly in its logarithm", ge=0.1, le=10)] = 0.8
-    max_scale: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 1.25
+    min_scale: Annotated[float, setting("least scale; those in the middle are most frequent", ge=0.1, le=10)] = 0.5
+    max_scale: Annotated[float, setting("greatest scale", ge=0.1, le=10)] = 2.0
     elastic: Annotated[float, setting("amplitude of elastic deformation in pixels", ge=0, le=100)] = 6.0
     elastic_share: Annotated[float, setting("share of crops with elastic deformation", ge=0, le=1)] = 0.15
     stain_jitter: Annotated[float, setting("spread of each stain's strength about 1 (log-normal)", ge=0, le=5)] = 0.4
     background_stain: Annotated[
         float, setting("spread of an amount of each stain that is added everywhere", ge=0, le=5)
     ] = 0.03
+    hue_jitter: Annotated[float, setting("spread of what each stain absorbs of each colour", ge=0, le=1)] = 0.05
     gamma: Annotated[float, setting("spread of the logarithm of gamma", ge=0, le=5)] = 0.25
-    blur_share: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.1
+    blur_share: Annotated[float, setting("share of blurred or sharpened crops", ge=0, le=1)] = 0.2
+    max_blur: Annotated[float, setting("greatest blur, a standard deviation in pixels", ge=0.5, le=20)] = 2.0
     noise_share: Annotated[float, setting("share of crops with added noise", ge=0, le=1)] = 0.1
+    jpeg_share: Annotated[float, setting("share of crops that were JPEG in between", ge=0, le=1)] = 0.1
+    artefact_share: Annotated[float, setting("share of crops with pen ink, dye or a fold", ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.min_scale <= self.max_scale:
-            raise HandlensError(f"scale from {self.min_scale} to {self.max_scale}; expected min_scale first")
+        require_order(self, "min_scale", "max_scale")
 
 
 class CellsTraining(Settings, frozen=True, kw_only=True):
@@ -104,6 +106,9 @@ class CellsTraining(Settings, frozen=True, kw_only=True):
 
 INCLUDED_MODEL = Path(__file__).with_name("model")
 """The model that comes with the package, trained on the contest's 37 labelled slides."""
+
+OTHER_SLIDES = "other_slides"
+"""Folder within a model's: a second model, for images that are not the contest's."""
 
 
 PRESETS: Presets = {"gpu": {"encoder": "lite2", "crop": "512", "batch": "16", "ema_decay": "0.999"}}

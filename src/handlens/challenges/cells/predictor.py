@@ -20,13 +20,13 @@ from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, join_tab
 from handlens.challenges.cells.fluorescence import FLUORESCENCE, GREY, SINGLE_STAIN
 from handlens.challenges.cells.instances import INSTANCES, write_instances
 from handlens.challenges.cells.magnification import factor_of, resize_back, resized
-from handlens.challenges.cells.options import INCLUDED_MODEL, CellsSettings
+from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES, CellsSettings
 from handlens.challenges.cells.result import CellsResult
 from handlens.challenges.cells.score import ORDER
 from handlens.challenges.cells.slide import Slide, slide_in_memory, slide_of
 from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import counted
-from handlens.inference.model import Model, open_model
+from handlens.inference.model import Model, is_model, open_model
 from handlens.inference.session import Segmenter, open_segmenter
 from handlens.inference.tiling import Tiling
 from handlens.inference.tiling import predict as predict_tiles
@@ -53,8 +53,8 @@ class CellsPredictor:
     """A segmentation network and its decision; reads an image row by row and keeps nothing between images.
 
     Images that are no stained tissue are answered without the network, with a warning. `mpp` are micrometres per pixel:
-    what is not at 40x is resized for the network. A `channel`, from 0, is one of fluorescence. Artefacts:
-    `probability`, `watershed`.
+    what is not at 40x is resized for the network. A `channel`, from 0, is one of fluorescence. `others` answers for
+    images that are not the contest's, where the model has a network for them. Artefacts: `probability`, `watershed`.
     """
 
     segmenter: Segmenter
@@ -64,15 +64,28 @@ class CellsPredictor:
     tiling: Tiling = field(default_factory=Tiling)
     mpp: float | None = None
     channel: int | None = None
+    others: CellsPredictor | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<CellsPredictor: {self.model}, {counted(self.turns, 'orientation')}>"
 
     def decode(self, case: Case, /) -> AbstractContextManager[Slide]:
         return _open_slide(case)
+
+    def with_turns(self, turns: int) -> CellsPredictor:
+        """The same with so many orientations of test-time augmentation."""
+        return replace(self, turns=turns, others=self.others.with_turns(turns) if self.others else None)
+
+    def with_tiling(self, tiling: Tiling) -> CellsPredictor:
+        return replace(self, tiling=tiling, others=self.others.with_tiling(tiling) if self.others else None)
 
     def infer(self, image: RowReader, work: Work = ALONE, /) -> Iterator[Rows]:
         """Bands of probabilities, from the top, before the decision."""
         return predict_tiles(image, self.segmenter, tiling=self.tiling, turns=self.turns, work=work)
 
     def predict(self, image: Slide, work: Work = ALONE, /) -> Prediction[Rle]:
+        if self.others is not None and not self._is_contest(image):
+            return self.others.predict(image, work)
         kept = np.empty(image.shape, np.uint8) if PROBABILITY in work.keep else None
         domain = look(image, contest=image.contest)
         if self.channel is not None:
@@ -87,6 +100,10 @@ class CellsPredictor:
         else:
             cells, watershed = (GREY if domain.kind == "grey" else FLUORESCENCE).segment(image, kept)
         return Prediction(cells, {} if kept is None else {PROBABILITY: kept, WATERSHED: watershed}, domain.warnings)
+
+    def _is_contest(self, image: Slide) -> bool:
+        """Whether an image is answered as the contest's are."""
+        return factor_of(self.mpp) == 1 and self.decision.follows_labels(image.shape, contest=image.contest)
 
     def _predict_stained(self, image: Slide, work: Work, kept: npt.NDArray[np.uint8] | None) -> tuple[Rle, Watershed]:
         """By the network, at the magnification that it was trained at."""
@@ -167,8 +184,17 @@ def _call(predictor: CellsPredictor | OtsuPredictor, value: Any) -> CellsResult:
 
 
 def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
-    """The named model, or the included one."""
+    """The named model, or the included one; with the one for images that are not the contest's where it has it."""
     model = open_model(context.model or INCLUDED_MODEL, challenge="cells")
+    predictor = _open(model, context)
+    within = model.folder / OTHER_SLIDES
+    if not is_model(within):
+        return predictor
+    return replace(predictor, others=_open(open_model(within, challenge="cells"), context))
+
+
+def _open(model: Model, context: Context[Rle, CellsSettings]) -> CellsPredictor:
+    """The predictor of one network."""
     decision = model.decision(CellsDecision)
     settings = context.settings
     channel = None if settings.channel is None else settings.channel - 1
@@ -187,10 +213,10 @@ def efforts(predictor: CellsPredictor | OtsuPredictor) -> list[Effort[Rle]]:
     if isinstance(predictor, OtsuPredictor):
         return list(full_effort(predictor))
     full, fewer = predictor.turns, [turns for turns in (1, 2, 4) if turns < predictor.turns]
-    sparse = replace(predictor, turns=1, tiling=Tiling(overlap=SPARSE_OVERLAP))
+    sparse = predictor.with_turns(1).with_tiling(Tiling(overlap=SPARSE_OVERLAP))
     return [
         Effort("1 turn, sparse tiles", SPARSE_COST / full, sparse),
-        *(Effort(counted(turns, "turn"), turns / full, replace(predictor, turns=turns)) for turns in fewer),
+        *(Effort(counted(turns, "turn"), turns / full, predictor.with_turns(turns)) for turns in fewer),
         Effort(counted(full, "turn"), 1.0, predictor),
     ]
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlens.artefacts import REPORT_DATA, file_of
+from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.options import INCLUDED_MODEL
+from handlens.challenges.cells.files import counted_objects
+from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES
 from handlens.challenges.cells.predictor import PROBABILITY
 from handlens.challenges.cells.score import EMPTY_DICE
 from handlens.errors import DataError
-from handlens.inference.model import open_model
+from handlens.inference.model import is_model, open_model
 from handlens.io.files import replacing
 from handlens.io.images import read_grey, write_png
 from handlens.io.row_reader import RowReader, lasting
@@ -19,7 +21,7 @@ from handlens.masks.components import drop_small, fill_holes
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import Rle, encode
 from handlens.masks.showing import along_rows, mask_layers, reasons
-from handlens.types import Case, Prediction
+from handlens.types import Case, Prediction, Shape
 from handlens.views import CaseView, Layer
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ MOST_PIXELS = 16_000_000
 """Of an image whose probabilities are kept, so that its threshold can be changed: 4000 x 4000."""
 
 
-def view(_out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
+def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
     """The image with outlines over it."""
     if case.shape is None:
         raise DataError(case.fault or "no picture: only a solution file was given", file=case.path)
@@ -47,7 +49,12 @@ def view(_out: Path, case: Case, answer: Rle, label: Rle | None, settings: Cells
     layers = (Layer("image", image.shape, image.read), *mask_layers(said, there, image.shape))
     share = said.area / max(1, image.shape[0] * image.shape[1])
     if there is None:
-        return CaseView(layers, facts={"share of the image": share})
+        count = counted_objects(out, case)
+        words = f"nuclei on {100 * share:.1f} % of the image"
+        facts: dict[str, Any] = {} if count is None else {"nuclei": count}
+        return CaseView(
+            layers, words=words if count is None else f"{count:,} {words}", facts={**facts, "share of the image": share}
+        )
     lost = 1 - dice(compare(said, there), empty=EMPTY_DICE)
     return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
 
@@ -71,9 +78,17 @@ def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: 
         raise DataError(f"more than {MOST_PIXELS:,} pixels: solve it again with another model", file=case.path)
     mask = read_grey(path) > value * 255
     shape = mask.shape[0], mask.shape[1]
-    decision = open_model(model or INCLUDED_MODEL, challenge="cells").decision(CellsDecision)
+    decision = _decision_for(model or INCLUDED_MODEL, shape, contest=is_contest(case.path))
     filled = fill_holes(encode(mask, order="rows"), shape, largest=decision.largest_hole)
     return drop_small(filled, shape, smallest=decision.smallest)
+
+
+def _decision_for(folder: Path, shape: Shape, *, contest: bool) -> CellsDecision:
+    """The decision of the model that was asked about an image."""
+    decision = open_model(folder, challenge="cells").decision(CellsDecision)
+    if decision.follows_labels(shape, contest=contest) or not is_model(folder / OTHER_SLIDES):
+        return decision
+    return open_model(folder / OTHER_SLIDES, challenge="cells").decision(CellsDecision)
 
 
 def kept_file(out: Path, case: Case) -> Path:

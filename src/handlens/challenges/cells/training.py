@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from handlens.challenges.cells.augment import cut, edge_weight
 from handlens.challenges.cells.calibration import SlideCurve, dice_at_levels, fit_slide_threshold
 from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
+from handlens.challenges.cells.finishing import FAILURES, HeldOutSlide, card_lines, draw_failures
 from handlens.challenges.cells.offsets import NO_OFFSET, Offset, measure_offset, median_offset
 from handlens.challenges.cells.options import PRESETS, SCHEDULE, CellsSettings, CellsTraining
 from handlens.challenges.cells.predictor import CellsPredictor
@@ -53,6 +54,18 @@ CARD = (
     "",
     "Not for diagnosis. Touching nuclei merge in its mask. Expect worse results with stains, magnifications and focus",
     "that are not in the training data.",
+)
+
+
+SAMPLES = 12
+"""Parts of slides on which the smaller file must answer as the exact one."""
+
+LEAST_ROUNDED = 2**14
+"""Numbers of a tensor from which on it is stored in 16 bits: all but a twentieth of the network."""
+
+FAILURES_SHOWN = (
+    f"![The worst slides]({FAILURES}) Where most is wrong on the two worst slides of each source: red was missed, blue"
+    " is false, green is the annotated outline."
 )
 
 
@@ -109,7 +122,7 @@ def make_task(
         weights=pooled.draws() if settings.more else None,
         strata=tuple(sources[at].name for at in pooled.source_of) if settings.more else None,
         sources=pooled.described(),
-        finish=partial(slides.calibrate, other) if other is not None else None,
+        finish=partial(slides.finish, other, tuple(sources[at].name for at in pooled.source_of)),
     )
 
 
@@ -208,8 +221,37 @@ class Slides:
         shape, contest = (prediction.shape[0], prediction.shape[1]), is_contest(self.cases[index].path)
         return decision.apply([(0, prediction.copy())], shape, contest=contest)
 
+    def finish(self, other: Path | None, sources: Sequence[str], finished: Finished) -> dict[str, Any]:
+        """A smaller file, tables and a picture for the card, and the threshold that `--calibrate` asks for."""
+        from handlens.training.quantize import describe_stored, store_half
+
+        stored = store_half(finished.model, self._samples(), least=LEAST_ROUNDED)
+        values = {case.id: case.value for case in finished.score.cases}
+        held_out = [
+            HeldOutSlide(
+                case.id,
+                source,
+                *self.pairs[index],
+                self.labels[index],
+                finished.answers[case.id],
+                values[case.id],
+                finished.predictions[index],
+            )
+            for index, (case, source) in enumerate(zip(self.cases, sources, strict=True))
+        ]
+        draw_failures(held_out, finished.model.with_name(FAILURES))
+        lines = [*card_lines(held_out), "", FAILURES_SHOWN, "", describe_stored(stored)]
+        return {**stored, "lines": lines, **(self.calibrate(other, finished) if other is not None else {})}
+
+    def _samples(self) -> Iterator[dict[str, Bytes]]:
+        """Parts of slides, as a file is asked to see whether it answers as before."""
+        for index in np.random.default_rng(0).permutation(len(self.pairs))[:SAMPLES]:
+            image = self.pairs[index][0]
+            height, width = (min(side // 32 * 32, self.fields.crop) for side in image.shape[:2])
+            yield {"image": np.ascontiguousarray(image[None, :height, :width])}
+
     def calibrate(self, folder: Path, finished: Finished) -> Mapping[str, Any]:
-        """The decision with a threshold for slides of any laboratory, fitted on a folder that nothing learned from.
+        """The decision with a threshold for slides of any laboratory, fitted on a folder that nothing was trained on.
 
         These are predicted by the network that ships, the training's own slides out of fold, both without what the
         contest's labels are like.
@@ -230,14 +272,10 @@ class Slides:
 
 
 def graph(network: nn.Module) -> Graph:
-    """`image` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, set_memory_format
-    from handlens.training.task import Graph
+    """`image` to `probability`."""
+    from handlens.training.networks import mask_graph
 
-    set_memory_format(network, channels_last=False)
-    example = np.random.default_rng(0).integers(0, 256, (2, 64, 96, 3), dtype=np.uint8)
-    sizes = {0: ("count", 1), 1: ("height", 32), 2: ("width", 32)}
-    return Graph(Probability(network), {"image": example}, "probability", {"image": sizes})
+    return mask_graph(network, "image", (2, 64, 96, 3), axes=(1, 2))
 
 
 def _infer_whole(predictor: CellsPredictor, case: Case) -> Probability:

@@ -51,5 +51,6 @@ CHALLENGE = Challenge(
         ),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
+        files={"overlay.png": "copies on the figure", "matches.json": "regions and transforms, for programs"},
     ),
 )

@@ -1,4 +1,4 @@
-"""What labelled candidates teach: curves and trees for the verifier, and out of fold how sure, strict and good it is.
+"""The decision fitted to labelled candidates: out of fold, how sure, how strict and how good the detector is.
 
 Every fold is concluded as the detector that ships concludes, regions grown and all: what the fitted numbers describe is
 the detector that people run.
@@ -15,21 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
-from handlens.challenges.forgery.detect.answer import decide, likely_groups
-from handlens.challenges.forgery.detect.findings import Match, TierName
-from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
-from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, included
-from handlens.challenges.forgery.detect.verifier.features import describe
-from handlens.challenges.forgery.detect.verifier.tier import TIERS
-from handlens.challenges.forgery.detect.verifier.trees import Tree, Trees
-from handlens.challenges.forgery.match_labels import FALSE
-from handlens.challenges.forgery.match_records import MatchRecord
+from handlens.challenges.forgery.detect.answer import candidate_groups, decide
+from handlens.challenges.forgery.detect.findings import Match
+from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier, fit_curve, sigmoid
+from handlens.challenges.forgery.detect.verifier.decision import CLOSEST, Decision, Verifier
 from handlens.challenges.forgery.score import ORDER
-from handlens.errors import HandlensError
+from handlens.challenges.forgery.verifier_fitting import Example, fit_verifier, tiers_to_fit
 from handlens.masks.metrics import matched_f1
 from handlens.masks.rle import Rle, encode
 from handlens.splits import fold_of
-from handlens.types import Case, Shape
+from handlens.types import Case
 
 FOLDS = 5
 """Parts of the figures; each is predicted by a decision that was fitted to the others."""
@@ -37,67 +32,25 @@ FOLDS = 5
 SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Least probabilities of an answer that are tried beside the fitted one, to be looked at."""
 
-POSITIVES, NEGATIVES = 3.0, 20.0
-"""How many matches those of one true copy count for, and how many the false matches of one figure count for at most: a
-texture that repeats has hundreds. By hand."""
-
 WORTH, LEAST_WORTH, MOST_WORTH = 0.8, 0.2, 0.95
 """The oF1 of an answer for a forged figure before any is known, and the limits of what is learned of it. By hand."""
-
-FEWEST_COPIES = 12
-"""True copies that a tier must have found for a curve of its own: of fewer, one learns what they happen to be like.
-Whole panels had 15 in 1,049 figures, and their own curve was as good there as an older one, fitted to more."""
-
-CORRECTED: Mapping[str, int] = {TierName.OBJECTS: 60}
-"""Tiers whose curve is corrected by trees, and the true copies that both need; with fewer, the included ones are
-better. By hand."""
-
-BOOSTING: Mapping[str, float | int | bool | str] = {
-    "objective": "binary",
-    "learning_rate": 0.05,
-    "num_leaves": 8,
-    "min_data_in_leaf": 30,
-    "lambda_l2": 5.0,
-    "feature_fraction": 0.6,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
-    "max_bin": 63,
-    "deterministic": True,
-    "force_row_wise": True,
-    "num_threads": 1,
-    "seed": 0,
-    "verbose": -1,
-}
-"""Parameters of LightGBM: small trees and slow steps. By hand, and of the rest of its parameters none."""
-
-ROUNDS = 150
-"""Trees. Measured: out of fold, 80 have a log loss of 0.167, 150 of 0.160, 300 of 0.157."""
 
 ALARMS, CERTAIN = 0.02, 0.9
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
 whoever is accused wrongly has more to lose than a score. Rule: a promise, not a measurement."""
 
+LOW, HIGH = 0.002, 0.05
+"""Share of authentic figures that are called forged at low and at high sensitivity. Rule: promises, too."""
+
+TAIL, FEWEST_SEEN = 0.1, 10
+"""Share of authentic figures, the most suspicious ones, that a rarer share is extrapolated from; and how many must
+exceed a threshold for it to be read off. By hand."""
+
+FURTHER = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
+"""Least probabilities that are tried for a group beside a surer one."""
+
 FEWEST_AUTHENTIC = 100
 """Authentic figures below which that share cannot be told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A figure: its group, its true instances, its candidates, and the instance that each match shows, or why not."""
-
-    case: Case
-    truth: tuple[Rle, ...]
-    record: MatchRecord
-    labels: tuple[int, ...]
-
-    @property
-    def matches(self) -> tuple[Match, ...]:
-        """Its candidates, in pixels of the canvas."""
-        return self.record.matches
-
-    @property
-    def shape(self) -> Shape:
-        return self.record.scaling.figure
 
 
 Weigh = Callable[[Sequence[Example], Sequence[Verifier]], list[list[Match]]]
@@ -195,6 +148,9 @@ def predict_out_of_fold(examples: Sequence[Example], tiers: Sequence[str], weigh
     groups = np.array(_groups(examples))
     said = np.array([decision.figure(each) for each in surest[~forged]])
     decision = replace(decision, strict=_strictness(said, np.isin(groups, groups[forged])[~forged]))
+    if len(said) >= FEWEST_AUTHENTIC:
+        decision = replace(decision, low=threshold_of(said, LOW), high=threshold_of(said, HIGH))
+    decision = replace(decision, further=_further(examples, weighed, decision))
     decision = replace(decision, worth=_worth(examples, weighed, decision))
     answers = [answer_of(example, matches, decision) for example, matches in zip(examples, weighed, strict=True)]
     return OutOfFold(folds, [replace(decision, verifier=each) for each in verifiers], answers, weighed)
@@ -209,8 +165,37 @@ def answer_of(example: Example, weighed: Sequence[Match], decision: Decision) ->
 
 def _surest(weighed: Sequence[Match]) -> float:
     """The probability of the surest group that may be the answer; 0 where there is none."""
-    groups = likely_groups(weighed)
+    groups = candidate_groups(weighed)
     return groups[0].probability if groups else 0.0
+
+
+def threshold_of(said: npt.NDArray[np.float64], share: float) -> float:
+    """The probability that this share of authentic figures exceeds, given what is said of some.
+
+    Where too few of these exceed it, their tail tells: above a high level, log-odds of honest figures fall off
+    exponentially.
+    """
+    if share * len(said) >= FEWEST_SEEN:
+        return float(np.quantile(said, 1 - share))
+    suspicious = np.sort(said[said > CLOSEST])[::-1]  # of most figures nothing is even a candidate
+    count = min(int(TAIL * len(said)), len(suspicious) - 1)
+    if count < 1:
+        return float(said.max())
+    clipped = np.minimum(suspicious, 1 - CLOSEST)
+    odds = np.log(clipped / (1 - clipped))
+    excess = float((odds[:count] - odds[count]).mean())
+    return sigmoid(float(odds[count]) + excess * math.log(count / len(said) / share))
+
+
+def _further(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:
+    """The probability for a group beside a surer one with which the answers for forged figures are best."""
+    pairs = [(example, some) for example, some in zip(examples, weighed, strict=True) if example.truth]
+
+    def mean_score(further: float) -> float:
+        tried = replace(decision, further=further)
+        return float(np.mean([score_one(answer_of(each, some, tried), each.truth) for each, some in pairs]))
+
+    return max(reversed(FURTHER), key=mean_score) if pairs else decision.further
 
 
 def _worth(examples: Sequence[Example], weighed: Sequence[Sequence[Match]], decision: Decision) -> float:
@@ -227,110 +212,6 @@ def _mean(values: Any) -> float:
 def _known(values: Any) -> float | None:
     """The mean, where there is one."""
     return float(values.mean()) if len(values) else None
-
-
-def tiers_to_fit(examples: Sequence[Example]) -> list[str]:
-    """Tiers that found true copies enough; the others keep what comes with the program, in all folds."""
-    copies = dict.fromkeys(TIERS, 0)
-    for example in examples:
-        pairs = zip(example.matches, example.labels, strict=True)
-        for tier, _label in {(match.tier, label) for match, label in pairs if label >= 0}:
-            copies[tier] += 1
-    return [tier for tier, count in copies.items() if count >= CORRECTED.get(tier, FEWEST_COPIES)]
-
-
-def fit_verifier(examples: Sequence[Example], tiers: Sequence[str]) -> LogisticVerifier:
-    """Curves for these tiers, trees for those that have some; for other tiers what comes with the program."""
-    known = included().verifier
-    curves, trees = (dict(known.curves), dict(known.trees)) if isinstance(known, LogisticVerifier) else ({}, {})
-    for tier in tiers:
-        table = tabulate(examples, tier)
-        if table.labels.any() and not table.labels.all():
-            curves[tier] = fit_curve_to(table, tier)
-            trees.pop(tier, None)  # they correct another curve
-            if tier in CORRECTED:
-                trees[tier] = fit_trees_to(table, tier, curves[tier])
-    return LogisticVerifier(curves, trees)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledTable:
-    """The matches of a tier: their features, which of them are true, and how much each counts."""
-
-    rows: Sequence[Mapping[str, float]]
-    labels: npt.NDArray[np.bool_]
-    weights: npt.NDArray[np.float64]
-
-    def columns(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Some features, (matches, features)."""
-        return np.array([[row[name] for name in names] for row in self.rows], np.float64)
-
-
-def tabulate(examples: Sequence[Example], tier: str) -> LabelledTable:
-    """The matches of a tier that are surely true or false."""
-    rows, labels, weights = [], [], []
-    for example in examples:
-        chosen = [
-            (match, label) for match, label in zip(example.matches, example.labels, strict=True) if match.tier == tier
-        ]
-        false = sum(label == FALSE for _, label in chosen)
-        for match, label in chosen:
-            if label >= FALSE:
-                rows.append(describe(match))
-                labels.append(label >= 0)
-                same = sum(other == label for _, other in chosen)
-                weights.append(POSITIVES / same if label >= 0 else min(1.0, NEGATIVES / false))
-    return LabelledTable(rows, np.array(labels, np.bool_), np.array(weights, np.float64))
-
-
-def fit_curve_to(table: LabelledTable, tier: str) -> Curve:
-    """The curve of a tier that has true and false matches."""
-    names, signs = zip(*((each.name, each.sign) for each in TIERS[tier].features), strict=True)
-    return fit_curve(names, table.columns(names), table.labels, table.weights, signs=signs)
-
-
-def require_lightgbm() -> Any:
-    """The module `lightgbm`; HandlensError says what to install where it cannot be imported."""
-    try:
-        import lightgbm
-    except ModuleNotFoundError as error:
-        what = f"training needs {error.name}, which is not installed"
-        raise HandlensError(f"{what}: pip install 'handlens[train]'") from None
-    except OSError as error:  # a wheel without libgomp, which other programs bring
-        what = f"training needs lightgbm, which cannot be loaded ({error})"
-        raise HandlensError(f"{what}: on Debian or Ubuntu, apt-get install libgomp1") from None
-    return lightgbm
-
-
-def fit_trees_to(table: LabelledTable, tier: str, curve: Curve) -> Trees:
-    """Trees that correct a curve where it is wrong; they may look at what it says, too."""
-    lightgbm = require_lightgbm()
-    names = tuple(each.name for each in TIERS[tier].all_features)
-    odds = np.array([curve.log_odds(row) for row in table.rows])
-    rows = np.column_stack([table.columns(names), odds])
-    data = lightgbm.Dataset(rows, table.labels.astype(np.float64), weight=table.weights, init_score=odds)
-    model = lightgbm.train(dict(BOOSTING), data, num_boost_round=ROUNDS)
-    return Trees(names, tuple(_tree(page["tree_structure"]) for page in model.dump_model()["tree_info"]))
-
-
-def _tree(root: Mapping[str, Any]) -> Tree:
-    """A tree as LightGBM dumps it, a split with its two children, or a leaf."""
-    features, limits, left, right, leaves = list[int](), list[float](), list[int](), list[int](), list[float]()
-
-    def add(page: Mapping[str, Any]) -> int:
-        if "split_index" not in page:
-            leaves.append(float(page["leaf_value"]))
-            return -len(leaves)
-        number = len(features)
-        features.append(int(page["split_feature"]))
-        limits.append(float(page["threshold"]))
-        left.append(0)
-        right.append(0)
-        left[number], right[number] = add(page["left_child"]), add(page["right_child"])
-        return number
-
-    add(root)
-    return Tree(tuple(features), tuple(limits), tuple(left), tuple(right), tuple(leaves))
 
 
 def score_one(said: tuple[Rle, ...], truth: tuple[Rle, ...]) -> float:

@@ -21,6 +21,10 @@ INSIDE = 0.5
 COVERED = 0.15
 """Share of that part that the region must cover."""
 
+TOGETHER = 0.6
+"""Overlap of both regions with one part, intersection over union, from which that part is a source and a copy that
+touch."""
+
 
 def label_matches(matches: Sequence[Match], masks: Sequence[BoolArray]) -> tuple[int, ...]:
     """For each match the number of the instance that it shows, or FALSE, or UNCLEAR."""
@@ -36,6 +40,8 @@ def _label(match: Match, parts: Sequence[Sequence[BoolArray]]) -> int:
             apart = places[0][2] != places[1][2]
             if apart and all(covered > COVERED for _, covered, _ in places):
                 return number
+            if not apart and _fill_together(match, some[places[0][2]]):
+                return number
             unclear = True
     return UNCLEAR if unclear else FALSE
 
@@ -47,6 +53,17 @@ def _place(patch: Patch, parts: Sequence[BoolArray]) -> tuple[float, float, int]
         shared = int((part[patch.window] & patch.mask).sum())
         best = max(best, (shared / max(1, patch.area), shared / max(1, int(part.sum())), number))
     return best
+
+
+def _fill_together(match: Match, part: BoolArray) -> bool:
+    """Whether source and copy, side by side, are the whole of a part."""
+    said = np.zeros(part.shape, np.bool_)
+    match.source.paint(said)
+    match.copy.paint(said)
+    shared = match.source.overlap(match.copy)
+    if shared > COVERED * min(match.source.area, match.copy.area):
+        return False
+    return bool((said & part).sum() > TOGETHER * (said | part).sum())
 
 
 def _parts(mask: BoolArray) -> list[BoolArray]:

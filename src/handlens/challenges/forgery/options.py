@@ -10,6 +10,9 @@ from handlens.settings import Settings, setting
 SECONDS = 13.0
 """Time for one figure: what the contest's limit leaves for each."""
 
+Sensitivity = Literal["low", "normal", "high"]
+"""How easily a figure is called forged."""
+
 
 class ForgerySettings(Settings, frozen=True, kw_only=True):
     """Options of the commands for forgery."""
@@ -30,4 +33,8 @@ class ForgerySettings(Settings, frozen=True, kw_only=True):
         str | None,
         setting("Files for every forged figure: some of overlay,table, or all, or none  [default: all]", "solve"),
     ] = None
+    sensitivity: Annotated[
+        Sensitivity,
+        setting("How easily a figure is called forged: about 0.2, 1 or 5 % of honest ones are.", "solve"),
+    ] = "normal"
     seconds: Annotated[float, setting("Time limit for one image.", "solve", "train", ge=0)] = SECONDS

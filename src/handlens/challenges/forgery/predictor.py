@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from handlens.artefacts import choose, file_of
 from handlens.challenges.forgery.detect import Detector
-from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, SENSITIVITIES, included, read_decision
 from handlens.challenges.forgery.options import SECONDS, ForgerySettings
 from handlens.challenges.forgery.result import ForgeryResult
 from handlens.challenges.forgery.score import ORDER, Instances
@@ -68,10 +68,9 @@ class ForgeryPredictor:
 
 def load(context: Context[Instances, ForgerySettings]) -> ForgeryPredictor:
     """The detector with the decision of a run, or the included one."""
-    detector = Detector()
-    if context.model is not None:
-        detector = replace(detector, decision=read_decision(context.model / FILE))
-    return ForgeryPredictor(detector.ready(), context.settings.seconds)
+    decision = included() if context.model is None else read_decision(context.model / FILE)
+    decision = decision.at(SENSITIVITIES[context.settings.sensitivity])
+    return ForgeryPredictor(Detector(decision=decision), context.settings.seconds)
 
 
 def efforts(predictor: ForgeryPredictor) -> list[Effort[Instances]]:

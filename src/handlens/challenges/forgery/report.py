@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.artefacts import REPORT_DATA, file_of
+from handlens.challenges.forgery.detect.verifier.decision import FILE, SENSITIVITIES, included, read_decision
 from handlens.challenges.forgery.inspection import aligning
 from handlens.challenges.forgery.inspection.drawing import COLOURS, colour_of
 from handlens.challenges.forgery.inspection.naming import Named, name_groups
@@ -43,10 +44,11 @@ def keep_findings(out: Path, case: Case, image: npt.NDArray[Any], prediction: Pr
     """Lines between the regions of each group, and the surest pairs side by side; nothing where nothing was found."""
     found = prediction.artefacts[FINDINGS]
     named = name_groups(found)
-    counted_groups = [group for group in named if not group.doubtful]
+    counted_groups = [group for group in named if group.counted]
     page: dict[str, Any] = {
         "probability": round(float(found.probability), 4),
-        "doubtful": len(named) - len(counted_groups),
+        "doubtful": len(found.doubtful),
+        "same_field": len(found.fields),
         "lines": [line for group in counted_groups for line in _lines(group)],
         "strips": [],
         "groups": [
@@ -54,7 +56,7 @@ def keep_findings(out: Path, case: Case, image: npt.NDArray[Any], prediction: Pr
                 "probability": float(group.probability),
                 "runs": format_lists([encode(group.mask(found.shape), order=ORDER)]),
             }
-            for group in (*found.groups, *found.doubtful)
+            for group in found.candidates
         ],
     }
     if counted_groups:
@@ -109,11 +111,13 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
         layers.append(_disagreement(_union(said, shape), _union(there, shape)))
     kept = _kept(out, case)
     facts = {"probability of a copy": kept["probability"], "doubtful groups": kept["doubtful"]} if kept else {}
+    facts |= {"fields shown twice": kept["same_field"]} if kept.get("same_field") else {}
     return CaseView(
         tuple(layers),
         tuple(reasons),
         tuple(Line(tuple(line["start"]), tuple(line["end"]), tuple(line["colour"])) for line in kept.get("lines", ())),
         tuple(_strip(out, strip) for strip in kept.get("strips", ())),
+        words="" if label is not None else f"{counted(len(said), 'group')} of copies" if said else "no copy found",
         facts=facts,
         tags=(*([] if label is None else tags), f"answered {'forged' if said else 'authentic'}"),
     )
@@ -208,11 +212,12 @@ def _strip(out: Path, strip: dict[str, Any]) -> Strip:
 
 
 def usual_sensitivity(_model: Path | None) -> float:
-    return 0.5
+    return SENSITIVITIES["normal"]
 
 
-def adjusted(out: Path, case: Case, value: float, _model: Path | None, _settings: ForgerySettings) -> Instances:
-    """The groups, doubtful ones too, whose probability exceeds 1 less the sensitivity."""
+def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings: ForgerySettings) -> Instances:
+    """What `solve` answers at this sensitivity: 0.25, 0.5 and 0.75 are low, normal and high."""
     groups = _kept(out, case).get("groups", ())
-    chosen = [group["runs"] for group in groups if group["probability"] > 1 - value]
-    return tuple(parse_lists(runs, pixels=case.pixels)[0] for runs in chosen)
+    decision = included() if model is None else read_decision(model / FILE)
+    count = decision.at(value).count_answered([group["probability"] for group in groups])
+    return tuple(parse_lists(group["runs"], pixels=case.pixels)[0] for group in groups[:count])

@@ -11,7 +11,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from handlens.challenges.forgery.forger.made import Made, Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import FigureRequest, MadeFigure, make_figure, make_lookalike
 from handlens.challenges.forgery.forger.sources import open_sources
 from handlens.challenges.forgery.forger.textures import BoolArray, ByteArray
 from handlens.challenges.forgery.options import ForgerySettings
@@ -64,32 +64,34 @@ def write_sample(
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
 
 
-def _wanted(size: int, settings: ForgerySettings) -> Wanted:
+def _wanted(size: int, settings: ForgerySettings) -> FigureRequest:
     """What the settings say of a figure."""
     sources = open_sources(Path(settings.sources)) if settings.sources else None
     kind, panels = settings.kind, settings.panels
     if (kind, panels) == ("panel reuse", "one"):
         raise HandlensError("panel reuse in figures of one panel: it needs two; leave out --panels, or say several")
-    return Wanted(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)
+    return FigureRequest(size, sources, compound={None: None, "one": False, "several": True}[panels], plan=kind)
 
 
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def _write_pair(seed: int, usual: Wanted, folder: Path, number: int) -> None:
+def _write_pair(seed: int, usual: FigureRequest, folder: Path, number: int) -> None:
     """A forged training picture, most with its authentic twin."""
     twin = number % FORGED_ONLY != FORGED_ONLY // 2
     made = make_figure(seed, number, replace(usual, size=_size(usual.size, number)))
     _write_training(folder, str(FIRST_ID + number), made, twin=twin, mode=_mode(seed, number))
 
 
-def _write_lookalike(seed: int, usual: Wanted, folder: Path, named: tuple[int, int]) -> None:
+def _write_lookalike(seed: int, usual: FigureRequest, folder: Path, named: tuple[int, int]) -> None:
     number, name = named
     made = make_lookalike(seed, number, replace(usual, size=_size(usual.size, number), plan=None))
     write_png(folder / "train_images" / "authentic" / f"{name}.png", _stored(made.honest, _mode(seed, number)))
 
 
-def _write_test(seed: int, cases: int, first: int, wanted: Wanted, folder: Path, number: int) -> tuple[str, str, str]:
+def _write_test(
+    seed: int, cases: int, first: int, wanted: FigureRequest, folder: Path, number: int
+) -> tuple[str, str, str]:
     """A test picture and its row of the solution: of the authentic ones half are twins, half look-alikes."""
     order = [int(each) for each in np.random.default_rng([seed]).permutation(cases)]
     authentic = order[: round(AUTHENTIC_SHARE * cases)]
@@ -124,7 +126,7 @@ def _stored(picture: ByteArray, mode: str) -> Array:
     return grey.astype(np.uint16) * 257 if mode == "16 bits" else grey
 
 
-def _write_training(folder: Path, name: str, made: Made, *, twin: bool, mode: str) -> None:
+def _write_training(folder: Path, name: str, made: MadeFigure, *, twin: bool, mode: str) -> None:
     write_png(folder / "train_images" / "forged" / f"{name}.png", _stored(made.forged, mode))
     authentic = folder / "train_images" / "authentic"
     authentic.mkdir(parents=True, exist_ok=True)

@@ -19,11 +19,12 @@ from handlens.challenges.forgery.detect.answer import score_matches, worth_a_loo
 from handlens.challenges.forgery.detect.findings import Match
 from handlens.challenges.forgery.detect.verifier.decision import FILE, Verifier, included
 from handlens.challenges.forgery.detect.verifier.features import EVIDENCE
-from handlens.challenges.forgery.fitting import Example, fit, group_of, require_lightgbm
+from handlens.challenges.forgery.fitting import fit, group_of
 from handlens.challenges.forgery.match_labels import label_matches
 from handlens.challenges.forgery.match_records import MatchRecord, from_text, to_text
 from handlens.challenges.forgery.options import ForgerySettings
 from handlens.challenges.forgery.score import ORDER, Instances
+from handlens.challenges.forgery.verifier_fitting import Example, require_lightgbm
 from handlens.errors import DataError
 from handlens.inference.executors import map_in_processes, usable_cores
 from handlens.io.files import write_text

@@ -38,5 +38,11 @@ CHALLENGE = Challenge(
         adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
+        files={
+            "mask.png": "white where ink is",
+            "overlay.png": "dark ink on the papyrus, as in an infrared photograph",
+            "contours.geojson": "outlines of the ink",
+            "probability/tif": "probability of ink, 16-bit",
+        },
     ),
 )

@@ -30,7 +30,7 @@ FLAT = (48, 64, 96, 128)
 """Channels of the U-Net at strides 4, 8, 16 and 32."""
 
 
-class Deep(nn.Module):
+class DepthConv(nn.Module):
     """A convolution over three layers and some pixels, norm and ReLU. Without padding in depth: two layers are lost.
 
     Features are (layers * N, C, H, W), layer by layer; `skip` says how many layers on the next answer is.
@@ -50,7 +50,7 @@ class Deep(nn.Module):
         return functional.relu(self.norm(self.convolution(three)), inplace=True), count
 
 
-class Flat(nn.Sequential):
+class DoubleConv(nn.Sequential):
     """Two convolutions of 3x3, each with norm and ReLU."""
 
     def __init__(self, inside: int, outside: int) -> None:
@@ -66,9 +66,9 @@ class _QuarterNet(nn.Module):
     def __init__(self, inside: int, flat: tuple[int, ...]) -> None:
         super().__init__()
         widths = (inside, *flat)
-        self.down = nn.ModuleList(Flat(inside, outside) for inside, outside in zip(widths, flat, strict=False))
+        self.down = nn.ModuleList(DoubleConv(inside, outside) for inside, outside in zip(widths, flat, strict=False))
         self.up = nn.ModuleList(
-            Flat(below + beside, beside) for below, beside in zip(flat[:0:-1], flat[-2::-1], strict=True)
+            DoubleConv(below + beside, beside) for below, beside in zip(flat[:0:-1], flat[-2::-1], strict=True)
         )
         self.head = nn.Conv2d(flat[0], 1, 1)
 
@@ -96,10 +96,10 @@ class DepthNet(_QuarterNet):
         self.layers = layers
         self.deep = nn.ModuleList(
             [
-                Deep(1, deep[0], kernel=5, stride=2),
-                Deep(deep[0], deep[1], kernel=3, stride=2),
-                Deep(deep[1], deep[2], kernel=3, stride=1, skip=2),
-                Deep(deep[2], deep[3], kernel=3, stride=1),
+                DepthConv(1, deep[0], kernel=5, stride=2),
+                DepthConv(deep[0], deep[1], kernel=3, stride=2),
+                DepthConv(deep[1], deep[2], kernel=3, stride=1, skip=2),
+                DepthConv(deep[2], deep[3], kernel=3, stride=1),
             ]
         )
 

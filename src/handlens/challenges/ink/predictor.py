@@ -116,6 +116,9 @@ class InkPredictor:
     model: Model | None = None
     few: InkPredictor | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        return f"<InkPredictor: {self.model}, {counted(self.resources.turns, 'orientation')}>"
+
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         alone = Resources(self.resources.turns, 1, self.resources.rows)
         return InkPredictor, (self.network, self.window, self.decision, alone, self.model, self.few)

@@ -76,12 +76,14 @@ def view(out: Path, case: Case, answer: Rle, label: Rle | None, _settings: InkSe
     if infrared.is_file():
         pictures.append(_whole("infrared", read_grey(infrared)))
     marks = mask_layers(answer, label, shape)
+    share = answer.area / max(1, shape[0] * shape[1])
     lost = 0.0 if label is None else 1 - fbeta(compare(answer, label), beta=BETA, empty=EMPTY_F)
     return CaseView(
         (*pictures, *marks),
         () if label is None else tuple(reasons(answer, label, shape, lost, WORDS)),
         slide=tuple(layer.name for layer in pictures) if len(pictures) > 1 else (),
-        facts={"slices": stack.depth, "share of ink": answer.area / max(1, shape[0] * shape[1])},
+        words=f"ink on {100 * share:.1f} % of the picture" if label is None else "",
+        facts={"slices": stack.depth, "share of ink": share},
     )
 
 

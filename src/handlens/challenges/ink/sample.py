@@ -78,7 +78,7 @@ def make_fragment(
     """A fragment that is ready to be computed: its outline, and what is written on it."""
     random = np.random.default_rng([*seed, 0])
     mask = draw_outline(random, shape)
-    hand = letters.choose_hand(random, shape[0])
+    hand = letters.choose_handwriting(random, shape[0])
     written = letters.write(random, shape, hand, maps) & mask
     if not written.any():  # a fragment too small for a letter still has a spot of ink
         written[shape[0] // 2, shape[1] // 2] = mask[shape[0] // 2, shape[1] // 2] = True

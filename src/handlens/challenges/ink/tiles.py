@@ -143,7 +143,7 @@ def _compute(
 ) -> Generator[tuple[int, Map], None, None]:
     """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
-    pool = ThreadPoolExecutor(resources.threads) if resources.threads else _Here()
+    pool = ThreadPoolExecutor(resources.threads) if resources.threads else _SameThread()
     windows = partial(_windows, source, rows, lines, resources.rows)
     with pool as threads, closing(prefetch(windows, room=1)) as ahead:
         try:
@@ -157,7 +157,7 @@ def _compute(
             threads.shutdown(cancel_futures=True)
 
 
-class _Here(Executor):
+class _SameThread(Executor):
     """Does work at once, in the calling thread."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:

@@ -45,7 +45,7 @@ SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 """Pixels of the smallest piece that is kept: what may be chosen."""
 
 NEARLY = 0.005
-"""How much of F0.5 is given for a lower threshold: in scans unlike those learned from, ink gets lower probabilities."""
+"""How much of F0.5 is given for a lower threshold: in scans unlike those trained on, ink gets lower probabilities."""
 
 FEW_SHOWN = 3
 """Slices that a stack is also predicted with out of fold, to choose the decision for few."""
@@ -220,7 +220,7 @@ class Fragments:
         return decision.apply(prediction[0], part.mask, slices=part.slices)
 
     def seen(self) -> frozenset[int]:
-        """Parts that the model has learned from that `start` names: no fold may hold them out."""
+        """Parts that the model that `start` names was trained on: no fold may hold them out."""
         if not self.fields.start:
             return frozenset()
         known = open_model(Path(self.fields.start), challenge="ink").trained_on
@@ -272,14 +272,10 @@ def f_half_at_levels(coarse: Map, part: FragmentPart) -> npt.NDArray[np.float64]
 
 
 def graph(layers: int, network: nn.Module) -> Graph:
-    """`window` to `probability`, of any number and any size in steps of 32."""
-    from handlens.training.networks import Probability, set_memory_format
-    from handlens.training.task import Graph
+    """`window` to `probability`."""
+    from handlens.training.networks import mask_graph
 
-    set_memory_format(network, channels_last=False)
-    example = np.random.default_rng(0).integers(0, 256, (2, layers, 64, 96), dtype=np.uint8)
-    sizes = {0: ("count", 1), 2: ("height", 32), 3: ("width", 32)}
-    return Graph(Probability(network), {"window": example}, "probability", {"window": sizes})
+    return mask_graph(network, "window", (2, layers, 64, 96), axes=(2, 3))
 
 
 def measure(logits: Tensor, batch: Mapping[str, Tensor]) -> float:

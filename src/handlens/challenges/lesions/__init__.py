@@ -39,5 +39,9 @@ CHALLENGE = Challenge(
         ),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
+        files={
+            "predictions.csv": "class, risk group, probability and runner-up of each photograph",
+            "occlusion.png": "where the model looked",
+        },
     ),
 )

@@ -37,7 +37,7 @@ class PhotoStatistics:
     """Logistic regression on measured features, five folds apart by lesion.
 
     side        photographs are measured at side x side pixels: enough for colours, outline and coarse texture
-    folds       a training case is answered by the one fold that did not see its lesion
+    folds       a training case is predicted by the one fold that did not see its lesion
     penalty     weight of the squared coefficients against the mean loss per case; flat from 0.005 to 0.03
     balance     power of the inverse class frequency in the loss: 0 favours accuracy, 1 the rare classes' F1; the
                 score, half of each, is best between 0.2 and 0.4
@@ -106,7 +106,7 @@ class _Logistic:
 
 @dataclass(frozen=True, slots=True)
 class PhotoStatisticsPredictor:
-    """A case of a known group is answered by the fold's model that did not see it, others by the mean of all."""
+    """A case of a known group is predicted by the fold's model that did not see it, others by the mean of all."""
 
     models: Sequence[_Logistic]
     fold_of_group: Mapping[str, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FILE_COLUMNS = ("newfilename", "filepath", "filename", "image_path")
 GROUP_COLUMNS = ("patient_id", "lesion_id", "group")
 """What photographs may have in common; the first that a row has counts: a person may have several lesions."""
+
+LESION_COLUMN, LESION = "lesion_id", "lesion"
+"""Column that says which photographs show the same lesion; the detail of a case that lists them, its own among them."""
 
 DEMOGRAPHIC_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "age": ("age",),
@@ -72,7 +75,7 @@ def read_cases(folder: Path, part: Part) -> list[Case]:
     csv = find_csv(root)
     if csv is None:
         return [_case(Record(0, {"filename": path.name}), root) for path in list_images(_image_folder(root))]
-    return [_case(record, csv) for record in read_records(csv)]
+    return _with_lesions(csv, list(read_records(csv)))
 
 
 def open_truth(path: Path, settings: LesionsSettings) -> Truth[str]:
@@ -264,6 +267,20 @@ def _case(record: Record, source: Path) -> Case:
     root = source if source.is_dir() else source.parent
     group = _first_text(record.texts, GROUP_COLUMNS) or record.file
     return Case(record.file, _photograph(root, record.file), None, group, details)
+
+
+def _with_lesions(csv: Path, records: Sequence[Record]) -> list[Case]:
+    """The cases of a table; `details` name all photographs of a lesion that has several."""
+    cases = [_case(record, csv) for record in records]
+    paths: dict[str, list[Path]] = {}
+    for record, case in zip(records, cases, strict=True):
+        paths.setdefault(record.texts.get(LESION_COLUMN, ""), []).append(case.path)
+    found = []
+    for record, case in zip(records, cases, strict=True):
+        lesion = record.texts.get(LESION_COLUMN, "")
+        several = bool(lesion) and len(paths[lesion]) > 1
+        found.append(replace(case, details={**case.details, LESION: tuple(paths[lesion])}) if several else case)
+    return found
 
 
 def _survey_part(folder: Path, root: Path, part: Part, facts: dict[str, str], problems: list[Problem]) -> None:

@@ -23,7 +23,7 @@ FIELD = "domain"
 """Where the plan of a model has it."""
 
 WARNING = (
-    "this does not look like the photographs of skin lesions that the model learned from: its answer means nothing "
+    "this does not look like the photographs of skin lesions that the model was trained on: its answer means nothing "
     "unless it is one"
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -23,7 +23,8 @@ from handlens.challenges.lesions.contract import (
     demographics_input,
     image_input,
 )
-from handlens.challenges.lesions.score import EFFICIENCY_SHARE, PREDICTION_SHARE, efficiency, score_classes
+from handlens.challenges.lesions.ranking import rank_models
+from handlens.challenges.lesions.score import score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
 from handlens.errors import DataError, HandlensError, counted
 from handlens.inference.executors import Executor
@@ -60,6 +61,10 @@ LEAST_TIMINGS = 40
 
 REPEATED = 0.1
 """Part of the cases that is asked once more, at random places among the others."""
+
+UNEVEN, UNEVEN_SECONDS = 3.0, 0.01
+"""How many times the median, and how far above it, the mean time without the slowest twentieth is worth a note: the
+median does not show a model that is quick about half of the photographs and slow about the others."""
 
 SWAPPED = 48
 """Questions with another case's demographics, and with another's photograph, among the scored: of all cases in turn.
@@ -104,7 +109,7 @@ class _Probe(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ModelRun:
     """What a model did: the class number of every case, seconds of scored questions, MiB of its file, notes."""
 
     said: Sequence[int]
@@ -167,19 +172,19 @@ def judge(
     missing: dict[str, None] = {}
     for number, path in enumerate(models):
 
-        def tell(done: int, before: int = number * len(cases)) -> None:
+        def advance(done: int, before: int = number * len(cases)) -> None:
             progress(before + done, len(models) * len(cases))
 
         try:
             with opened(path, limits) as model:
                 unguarded |= dict.fromkeys(model.unguarded)
                 missing |= dict.fromkeys(model.missing)
-                run = _run(model, cases, settings, SystemRandom(), tell)
+                run = _run(model, cases, settings, SystemRandom(), advance)
             judged.append(_scored(path, cases, run, truth, settings))
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
-        tell(len(cases))
-    return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
+        advance(len(cases))
+    return Judgement(rank_models(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
 
 
 def _judge_elsewhere(
@@ -214,14 +219,14 @@ def _judge_elsewhere(
                 judged[number] = _scored(path, cases, examined.run, truth, settings)
             progress(len(judged), len(models))
     found = [judged[number] for number in range(len(models))]
-    return Judgement(_ranked(found, settings), len(cases), COLUMNS, tuple(guards), tuple(missing))
+    return Judgement(rank_models(found, settings), len(cases), COLUMNS, tuple(guards), tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
     """What comes back of a model: how it did, or why it is refused, and what its machine could not keep it from."""
 
-    run: _Run | None = None
+    run: _ModelRun | None = None
     verdict: str = ""
     why: str = ""
     unguarded: Sequence[str] = ()
@@ -265,8 +270,12 @@ def _readable(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _run(
-    model: GuardedModel, cases: Sequence[Case], settings: LesionsSettings, dice: Random, tell: Callable[[int], None]
-) -> _Run:
+    model: GuardedModel,
+    cases: Sequence[Case],
+    settings: LesionsSettings,
+    dice: Random,
+    progress: Callable[[int], None],
+) -> _ModelRun:
     """Try the contract, then, in a new process, ask what is scored; RefusedError where the model breaks the contract.
 
     Scored questions, their repetitions and those with one input exchanged come in an order that `dice` make, so that
@@ -288,10 +297,10 @@ def _run(
     for done, question in enumerate(plan, 1):
         seconds = examination.ask_alone(question)
         times += [seconds] if question in natural else []
-        tell(done * len(cases) // len(plan))
-    notes += _check_both_inputs(examination, probes)
+        progress(done * len(cases) // len(plan))
+    notes += [*_check_times(times), *_check_both_inputs(examination, probes)]
     said = [int(np.argmax(examination.answers[question])) for question in scored]
-    return _Run(said, times, model.size / _MIB, notes)
+    return _ModelRun(said, times, model.size / _MIB, notes)
 
 
 def _content(case: Case) -> bytes:
@@ -345,6 +354,15 @@ def _probes(cases: Sequence[Case], people: Sequence[Person], dice: Random) -> li
     return probes
 
 
+def _check_times(times: Sequence[float]) -> list[str]:
+    """A note where some photographs take a model many times as long as others."""
+    usual = sorted(times)[: math.ceil(0.95 * len(times))]  # what the machine did beside it is no note
+    middle, mean = statistics.median(times), statistics.fmean(usual)
+    if mean <= max(UNEVEN * middle, middle + UNEVEN_SECONDS):
+        return []
+    return [f"its time depends on the photograph: {1000 * middle:.3g} ms in the median, {1000 * mean:.3g} in the mean"]
+
+
 def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> list[str]:
     """RefusedError where no answer changes with the demographics, or none with the photograph; a note where few do."""
     notes = []
@@ -359,7 +377,7 @@ def _check_both_inputs(examination: _Examination, probes: Sequence[_Probe]) -> l
     return notes
 
 
-def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], settings: LesionsSettings) -> Judged:
+def _scored(path: Path, cases: Sequence[Case], run: _ModelRun, truth: Truth[str], settings: LesionsSettings) -> Judged:
     taxonomy = TAXONOMIES[settings.taxonomy]
     true = [truth.read(case) for case in cases]
     parts = score_classes(true, [taxonomy.classes[number] for number in run.said], taxonomy)
@@ -369,24 +387,3 @@ def _scored(path: Path, cases: Sequence[Case], run: _Run, truth: Truth[str], set
         "p95 ms": 1000 * float(np.percentile(run.times, 95)),
     }
     return Judged(path, 0, "scored", "", parts, tuple(run.notes))
-
-
-def _ranked(judged: Sequence[Judged], settings: LesionsSettings) -> tuple[Judged, ...]:
-    """Efficiency is relative to the models that were scored; equal scores share a rank; the refused come last."""
-    scored = [entry for entry in judged if entry.verdict == "scored"]
-    times = [entry.parts["median ms"] for entry in scored]
-    final = [replace(entry, parts=_with_final(entry.parts, times, settings)) for entry in scored]
-    values = [entry.parts["Final Score"] for entry in final]
-    ranked = [
-        replace(entry, rank=1 + sum(other > value for other in values))
-        for entry, value in zip(final, values, strict=True)
-    ]
-    ranked.sort(key=lambda entry: entry.rank)
-    return (*ranked, *(entry for entry in judged if entry.verdict != "scored"))
-
-
-def _with_final(parts: Mapping[str, float], times: Sequence[float], settings: LesionsSettings) -> dict[str, float]:
-    ms = None if settings.efficiency == "size-only" else parts["median ms"]
-    worth = efficiency(parts["size MiB"], ms, field=times)
-    final = PREDICTION_SHARE * parts["Prediction Score"] + EFFICIENCY_SHARE * worth
-    return {"Final Score": final, **parts, "Efficiency": worth}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from handlens.errors import HandlensError
-from handlens.settings import Settings, setting
+from handlens.settings import Settings, require_order, setting
 from handlens.training.options import Presets, Schedule, TrainSettings
 
 INCLUDED_MODEL = Path(__file__).with_name("model")
@@ -51,6 +51,13 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
         Literal["m", "f", "male", "female"] | None, setting("Gender of the person, likewise.", "solve")
     ] = None
     site: Annotated[Site | None, setting("Body site or its number, likewise.", "solve")] = None
+    per_lesion: Annotated[
+        bool,
+        setting(
+            "One answer for each lesion: the mean over its photographs, those with the same lesion_id in the table.",
+            "solve",
+        ),
+    ] = False
     write: Annotated[
         str | None,
         setting(
@@ -85,8 +92,7 @@ class PhotoAugmentation(Settings, frozen=True, kw_only=True):
     jpeg_share: Annotated[float, setting("share of photographs with JPEG's losses", ge=0, le=1)] = 0.3
 
     def __post_init__(self) -> None:
-        if not self.min_scale <= self.max_scale:
-            raise HandlensError(f"scale from {self.min_scale} to {self.max_scale}; expected min_scale first")
+        require_order(self, "min_scale", "max_scale")
 
 
 class LesionsTraining(Settings, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from handlens.artefacts import choose
 from handlens.challenges.lesions.baseline import PhotoStatistics, PhotoStatisticsPredictor
 from handlens.challenges.lesions.contract import demographics_input, image_input, resized_input
+from handlens.challenges.lesions.data import LESION
 from handlens.challenges.lesions.domain import FIELD, LesionsDomain
 from handlens.challenges.lesions.facts import given_facts, read_facts, with_facts
 from handlens.challenges.lesions.occlusion import KINDS, MAP, occlusion_map, write_overlay
@@ -34,19 +35,23 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Photograph:
-    """A decoded case: (3, 512, 512) pixels from 0 to 1, and demographics as the network takes them."""
+    """A decoded case: (3, 512, 512) pixels from 0 to 1, and demographics as the network takes them.
+
+    `others` are the other photographs of the lesion where it is answered as a whole.
+    """
 
     name: str
     image: Floats
     demographics: Floats
+    others: tuple[Floats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LesionsPredictor:
     """A classifier whose decision is part of its graph. Artefact `occlusion`: where it looked (`occlusion.py`).
 
-    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it learned from look
-    like; a picture that does not is warned about.
+    `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it was trained on look
+    like; a picture that does not is warned about. With `per_lesion` all photographs of a lesion get their mean answer.
     """
 
     session: Session
@@ -54,14 +59,21 @@ class LesionsPredictor:
     facts: Mapping[str, Any] = field(default_factory=dict)
     model: Model | None = None
     domain: LesionsDomain | None = field(default=None, repr=False)
+    per_lesion: bool = False
+
+    def __repr__(self) -> str:
+        return f"<LesionsPredictor: {self.model}, {len(self.taxonomy.classes)} classes>"
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
         details = with_facts(case.details, self.facts)
-        yield Photograph(case.id, image_input(case.path, top=1.0), demographics_input(details))
+        lesion = case.details.get(LESION, ()) if self.per_lesion else ()
+        others = tuple(image_input(path, top=1.0) for path in lesion if path != case.path)
+        yield Photograph(case.id, image_input(case.path, top=1.0), demographics_input(details), others)
 
     def predict(self, photograph: Photograph, work: Work = ALONE, /) -> Prediction[Probabilities]:
-        row = np.asarray(self._answer(photograph, photograph.image[None]), np.float64).ravel()
+        rows = [self._answer(photograph, image[None]).ravel() for image in (photograph.image, *photograph.others)]
+        row = np.mean(np.asarray(rows, np.float64), axis=0)
         total = float(row.sum())
         if row.shape != (len(self.taxonomy.classes),):
             what = f"gives {len(row)} probabilities; the {self.taxonomy.name} classes need {len(self.taxonomy.classes)}"
@@ -115,7 +127,8 @@ def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
         remedy = f"say --taxonomy {known}, name another with --model, or say --solver baseline"
         raise ModelError(f"{model.folder}: {which} model knows the {known} classes: {remedy}")
     session = open_classifier(model.file, threads=context.threads, untrusted=context.untrusted)
-    return LesionsPredictor(session, TAXONOMIES[wanted], given_facts(context.settings), model, _domain_of(model))
+    facts, per_lesion = given_facts(context.settings), context.settings.per_lesion
+    return LesionsPredictor(session, TAXONOMIES[wanted], facts, model, _domain_of(model), per_lesion)
 
 
 def artefacts(settings: LesionsSettings) -> list[Artefact[Probabilities]]:
@@ -130,7 +143,7 @@ def load_baseline(context: Context[str, LesionsSettings]) -> PhotoStatisticsPred
 
 
 def _domain_of(model: Model) -> LesionsDomain | None:
-    """What the photographs that a model learned from look like; None where its plan does not say."""
+    """What the photographs that a model was trained on look like; None where its plan does not say."""
     page = model.plan.results.get(FIELD)
     try:
         return LesionsDomain.parse(page) if isinstance(page, dict) else None

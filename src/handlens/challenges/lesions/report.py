@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from handlens.artefacts import file_of
 from handlens.challenges.lesions.result import ANSWERS
 from handlens.challenges.lesions.score import Probabilities
 from handlens.challenges.lesions.subgroups import group_cases, group_row
@@ -22,11 +23,15 @@ from handlens.views import CaseView, Chart, Layer, Matrix, Reason, Section, Tabl
 if TYPE_CHECKING:
     from handlens.challenges.lesions.options import LesionsSettings
 
+Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SHOWN_SIDE = 640
 """Longer side of a photograph on the page: it shows the lesion, and hundreds of them must fit."""
+
+LOOKED = "where the model looked"
+"""The picture of `--write occlusion`."""
 
 BINS = 10
 """Of the reliability diagram."""
@@ -35,21 +40,19 @@ SUBGROUP_COLUMNS = ("subgroup", "examples", "accuracy", "Weighted-F1", "macro-F1
 PROBABILITIES_SHOWN = 5
 
 
-def view(_out: Path, case: Case, answer: Probabilities, label: str | None, settings: LesionsSettings) -> CaseView:
-    """The photograph, the probabilities, and what it was taken for."""
-    import cv2
-
+def view(out: Path, case: Case, answer: Probabilities, label: str | None, settings: LesionsSettings) -> CaseView:
+    """The photograph, where the model looked if that was written, the probabilities, and what it was taken for."""
     taxonomy = TAXONOMIES[settings.taxonomy]
     said = taxonomy.classes[int(np.argmax(answer))]
     ranked = sorted(zip(taxonomy.classes, answer.tolist(), strict=True), key=lambda item: -item[1])
     facts: dict[str, Any] = {f"probability of {name}": chance for name, chance in ranked[:PROBABILITIES_SHOWN]}
     facts |= {name: value for name, value in case.details.items() if value is not None and name in ("age", "gender")}
     tags = [f"said {said}"]
-    words = f"{said} {answer.max():.2f}"
+    words = f"{_name(said, taxonomy)}, probability {answer.max():.2f}"
     reasons = []
     if label is not None:
         tags = [f"truth {label}", *tags, "right" if said == label else "wrong"]
-        words = f"{label}, said {words}"
+        words = f"{label}, said {said} {answer.max():.2f}"
         if said != label:
             chance = dict(ranked)[label]
             text = f"{_name(label, taxonomy)} taken for {_name(said, taxonomy)}; the truth had probability {chance:.2f}"
@@ -58,13 +61,28 @@ def view(_out: Path, case: Case, answer: Probabilities, label: str | None, setti
         return CaseView(reasons=tuple(reasons), words=words, facts=facts, tags=tuple(tags))
     if not case.path.is_file():
         raise DataError("no such photograph", file=case.path)
-    pixels = read_rgb(case.path)
+    pixels = _reduced(read_rgb(case.path))
+    layers = [_picture("photograph", pixels)]
+    looked = file_of(out, case, "occlusion.png")
+    if looked.is_file():
+        layers.append(_picture(LOOKED, _reduced(read_rgb(looked))))
+    slide = tuple(layer.name for layer in layers) if len(layers) > 1 else ()
+    return CaseView(tuple(layers), tuple(reasons), slide=slide, words=words, facts=facts, tags=tuple(tags))
+
+
+def _picture(name: str, pixels: Bytes) -> Layer:
+    return Layer(name, (pixels.shape[0], pixels.shape[1]), lambda top, bottom: pixels[top:bottom])
+
+
+def _reduced(pixels: Bytes) -> Bytes:
+    """A picture no larger than a page needs it."""
+    import cv2
+
     scale = min(1.0, SHOWN_SIDE / max(pixels.shape[:2]))
-    if scale < 1:
-        size = round(pixels.shape[1] * scale), round(pixels.shape[0] * scale)
-        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
-    layer = Layer("photograph", (pixels.shape[0], pixels.shape[1]), lambda top, bottom: pixels[top:bottom])
-    return CaseView((layer,), tuple(reasons), words=words, facts=facts, tags=tuple(tags))
+    if scale == 1:
+        return pixels
+    size = round(pixels.shape[1] * scale), round(pixels.shape[0] * scale)
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _name(short: str, taxonomy: Taxonomy) -> str:

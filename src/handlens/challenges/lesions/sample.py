@@ -44,7 +44,7 @@ SKIN_TONES: tuple[Lab, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class Demographics:
     """Whom a class meets: share of lesions, mean age and deviation, share of men, weights of the seven sites."""
 
     share: float
@@ -54,16 +54,16 @@ class People:
 
 
 PEOPLE = {
-    "AK": People(0.09, (71, 9), 0.62, (3, 0, 0, 5, 11, 1, 1)),
-    "BCC": People(0.24, (66, 12), 0.60, (2, 0, 0, 0, 10, 3, 9)),
-    "SK": People(0.14, (63, 12), 0.52, (2, 0, 1, 0, 5, 3, 10)),
-    "SCC": People(0.11, (74, 10), 0.65, (4, 0, 0, 4, 9, 3, 1)),
-    "VASC": People(0.05, (52, 18), 0.45, (2, 1, 1, 2, 6, 2, 7)),
-    "DF": People(0.05, (45, 12), 0.25, (4, 1, 0, 0, 0, 14, 2)),
-    "NV": People(0.15, (36, 14), 0.45, (3, 1, 1, 0, 2, 4, 12)),
-    "NON": People(0.05, (50, 19), 0.50, (3, 2, 2, 3, 4, 4, 4)),
-    "MEL": People(0.11, (61, 14), 0.58, (3, 1, 0, 0, 3, 4, 9)),
-    "ON": People(0.05, (48, 17), 0.48, (2, 0, 1, 1, 8, 1, 6)),
+    "AK": Demographics(0.09, (71, 9), 0.62, (3, 0, 0, 5, 11, 1, 1)),
+    "BCC": Demographics(0.24, (66, 12), 0.60, (2, 0, 0, 0, 10, 3, 9)),
+    "SK": Demographics(0.14, (63, 12), 0.52, (2, 0, 1, 0, 5, 3, 10)),
+    "SCC": Demographics(0.11, (74, 10), 0.65, (4, 0, 0, 4, 9, 3, 1)),
+    "VASC": Demographics(0.05, (52, 18), 0.45, (2, 1, 1, 2, 6, 2, 7)),
+    "DF": Demographics(0.05, (45, 12), 0.25, (4, 1, 0, 0, 0, 14, 2)),
+    "NV": Demographics(0.15, (36, 14), 0.45, (3, 1, 1, 0, 2, 4, 12)),
+    "NON": Demographics(0.05, (50, 19), 0.50, (3, 2, 2, 3, 4, 4, 4)),
+    "MEL": Demographics(0.11, (61, 14), 0.58, (3, 1, 0, 0, 3, 4, 9)),
+    "ON": Demographics(0.05, (48, 17), 0.48, (2, 0, 1, 1, 8, 1, 6)),
 }
 
 

@@ -51,7 +51,7 @@ class Start:
         return "other.weight" in _read_weights(self.model.file)
 
     def seen(self, cases: Sequence[Case], groups: Sequence[str]) -> frozenset[int]:
-        """Numbers of the photographs that it has learned from, and of all others in their groups."""
+        """Numbers of the photographs that it was trained on, and of all others in their groups."""
         known = self.model.trained_on
         taken = {group for case, group in zip(cases, groups, strict=True) if digest(case) in known}
         return frozenset(index for index, group in enumerate(groups) if group in taken)

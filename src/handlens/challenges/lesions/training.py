@@ -147,7 +147,7 @@ def make_task(
 
 def refuse_answer(_index: int, _prediction: Floats, _decision: LesionsDecision) -> Any:
     """The decision of lesions is part of the network: its file answers."""
-    raise ValueError("lesions are answered by the settled network's file")
+    raise ValueError("lesions are predicted by the settled network's file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,21 +347,21 @@ class Lesions:
 
     def finish(self, shown: Finished) -> dict[str, Any]:
         """Tables for the card, what the photographs look like, and a smaller file where that costs little."""
-        found: dict[str, Any] = {"stored": "fp32"}
+        from handlens.training.quantize import describe_stored
+
+        found = {"stored": "fp32"}
         if self.fields.weight_format != "fp32":
             found = self._shrink(shown)
-        said = [f"Numbers in the file: {found['stored']}. {found.get('stored_because', '')}".strip(), ""]
+        said = [describe_stored(found), ""]
         lines = card_lines(shown.score, shown.answers, self.pooled, self.taxonomy)
         domain = fit_domain(sample_pictures(self.pictures))
         return {**found, FIELD: domain.plain(), "parts": dict(shown.score.parts), "lines": ["", *said, *lines]}
 
-    def _shrink(self, shown: Finished) -> dict[str, Any]:
-        from handlens.training.quantize import MOST_CHANGE, as_half, as_int8
+    def _shrink(self, shown: Finished) -> dict[str, str]:
+        from handlens.training.quantize import as_int8, store_half
 
         if self.fields.weight_format == "fp16":
-            change = as_half(shown.model, self._samples(range(len(self.codes))))
-            words = f"16-bit floats change probabilities by at most {change:.1e}"
-            return {"stored": "fp16" if change <= MOST_CHANGE else "fp32", "stored_because": f"{words}."}
+            return store_half(shown.model, self._samples(range(len(self.codes))))
         exact, rough = (self._out_of_fold(shown, small=small) for small in (False, True))
         loss = 100 * (exact - rough)
         found = f"8-bit integers cost {loss:.2f} points out of fold ({100 * exact:.2f} to {100 * rough:.2f})"
@@ -371,7 +371,7 @@ class Lesions:
         return {"stored": "int8", "stored_because": f"{found}."}
 
     def _out_of_fold(self, shown: Finished, *, small: bool) -> float:
-        """The score with each fold answered by the file that its network becomes, in 8-bit integers if `small`."""
+        """The score with each fold predicted by the file that its network becomes, in 8-bit integers if `small`."""
         if not small:
             return shown.score.value
         from handlens.training.export import export

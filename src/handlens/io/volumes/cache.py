@@ -1,6 +1,6 @@
 """Slices of a stack copied once to a plain file in which a band lies in one piece: for stacks read again and again.
 
-The file is named after what it was made from. It may be deleted at any time: reading goes on from the stack itself.
+The file is named after what it was made from. It may be deleted at any time: the stack itself is read instead.
 """
 
 from __future__ import annotations

@@ -30,10 +30,13 @@
       const name = path.split("/").map(encodeURIComponent).join("/");
       await ask(`jobs/${job.id}/input/${name}`, { method: "PUT", body: file });
     }
-    const { challenge, why } = await ask(`jobs/${job.id}/guess`);
+    const { challenge, why } = await ask(`jobs/${job.id}/guess`).catch(async (error) => {
+      await ask(`jobs/${job.id}`, { method: "DELETE" });
+      throw error;
+    });
     ready = job.id;
     find("kind").value = challenge;
-    find("taken").textContent = `${files.length === 1 ? files[0].path : `${files.length} files`}: taken for ${challenge} (${why}).`;
+    find("taken").textContent = `${files.length === 1 ? files[0].path : `${files.length} files`}: taken for ${why}.`;
     find("ready").hidden = false;
     say("");
   });
@@ -88,6 +91,7 @@
   const refresh = async () => {
     const { jobs } = await ask("jobs");
     const now = JSON.stringify(jobs);
+    find("jobs-title").hidden = !jobs.some((job) => job.state !== "new");
     if (now !== last) find("jobs").replaceChildren(...jobs.filter((job) => job.state !== "new").map(row));
     last = now;
     for (const job of jobs) if (job.id === awaited && job.state === "done") { awaited = null; await look(job); }
@@ -100,6 +104,7 @@
     shown = job.id;
     find("result").hidden = false;
     find("result-title").textContent = job.title;
+    find("result").scrollIntoView({ block: "start" });
     find("page").src = `${base}jobs/${job.id}/files/${job.page}`;
     find("zip").href = `${base}jobs/${job.id}/all.zip`;
     find("adjust-label").hidden = !job.adjust;
@@ -108,12 +113,12 @@
       find("adjust").value = job.adjust.start;
       find("adjust-value").textContent = Number(job.adjust.start).toFixed(2);
     }
-    const { files } = await ask(`jobs/${job.id}/files`);
+    const files = (await ask(`jobs/${job.id}/files`)).files.filter(({ name }) => !["run.json", "report.json"].includes(name));
     const links = files.slice(0, 60).flatMap(({ name }) => {
       const href = `${base}jobs/${job.id}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
-      return [make("a", { textContent: name, href, download: name.split("/").pop() }), " "];
+      return [make("a", { textContent: name, href, download: name.split("/").pop() }), " · "];
     });
-    find("downloads").replaceChildren(...links);
+    find("downloads").replaceChildren(...links.slice(0, -1), ...(files.length > 60 ? [` and ${files.length - 60} more`] : []));
   };
   let asked = 0;
   const adjust = guarded(async () => {

@@ -191,6 +191,11 @@
     for (const strip of data.strips || [])
       side.append(make("figure", { className: "strip" }, make("figcaption", { textContent: strip.title }),
         make("img", { alt: strip.title, src: strip.src }), make("figcaption", { textContent: strip.caption })));
+    if (data.files && data.files.length) {
+      const links = data.files.map(([name, href, about]) =>
+        make("li", {}, make("a", { textContent: name, href }), about ? ` (${about})` : ""));
+      side.append(make("h3", { textContent: "Files" }), make("ul", { className: "files" }, ...links));
+    }
     const facts = Object.entries(data.facts || {});
     if (facts.length) {
       const terms = facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: number(value) })]);
@@ -201,6 +206,7 @@
   const show = (card) => {
     const data = JSON.parse(card.querySelector("script").textContent);
     current = card;
+    for (const button of dialog.querySelectorAll("[data-do=previous], [data-do=next]")) button.hidden = cards.length < 2;
     world.replaceChildren();
     find("viewer-title").textContent = data.value === null ? data.id : `${data.id}: ${data.value.toFixed(4)}`;
     view.width = data.width || 1;

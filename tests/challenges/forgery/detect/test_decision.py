@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handlens.challenges.forgery import detect
 from handlens.challenges.forgery.detect.verifier.curves import Curve, LogisticVerifier, fit_curve
-from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
+from handlens.challenges.forgery.detect.verifier.decision import FILE, SENSITIVITIES, read_decision
 from handlens.challenges.forgery.detect.verifier.features import EVIDENCE, FEATURES, describe
 from handlens.challenges.forgery.detect.verifier.tier import TIERS
 from handlens.errors import ModelError
@@ -37,7 +37,7 @@ def match(tier="objects", **evidence):
 
 
 def test_it_is_read_as_it_was_written(tmp_path):
-    decision = replace(PLAIN, worth=0.61, slope=1.3, offset=-0.2)
+    decision = replace(PLAIN, worth=0.61, slope=1.3, offset=-0.2, further=0.7, low=0.95, high=0.3)
     (tmp_path / FILE).write_text(decision.to_json())
     assert read_decision(tmp_path / FILE) == decision
 
@@ -177,6 +177,30 @@ def test_an_answer_is_given_where_it_is_worth_more_than_authentic(worth):
     decision = replace(PLAIN, worth=worth)
     for probability in (decision.least - 0.001, decision.least + 0.001):
         assert (probability * worth > 1 - probability) == (probability > decision.least)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_the_more_sensitive_the_more_is_answered(one, other):
+    """Between the named sensitivities too, and in whatever order a fit left them."""
+    decision = replace(PLAIN, worth=0.6, strict=0.8, low=0.7, high=0.9)
+    low, high = sorted((one, other))
+    assert 1 >= decision.at(low).least >= decision.at(high).least >= 0
+    assert decision.at(0).count_answered([1 - 1e-12]) == 0
+
+
+def test_named_sensitivities_have_their_fitted_probabilities():
+    decision = replace(PLAIN, worth=0.9, strict=0.8, low=0.97, high=0.4)
+    found = [decision.at(SENSITIVITIES[name]).least for name in ("low", "normal", "high")]
+    assert found == [0.97, 0.8, 0.4]
+    unknown = replace(decision, low=None, high=None)
+    assert [unknown.at(SENSITIVITIES[name]).least for name in ("low", "high")] == pytest.approx([0.9, 0.4])
+
+
+def test_beside_an_answered_group_another_needs_less():
+    decision = replace(PLAIN, worth=0.9, strict=0.8, slope=1, offset=0, further=0.6)
+    assert decision.count_answered([0.9, 0.7, 0.5]) == 2
+    assert decision.count_answered([0.79, 0.7, 0.5]) == 0, "a figure is called forged for its surest group alone"
+    assert decision.count_answered([]) == 0
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,41 @@ def test_every_constant_says_where_its_value_comes_from(path):
         if not ORIGINS.search(text) and not name.startswith(("TIERS", "TURNS"))
     ]
     assert silent == []
+
+
+INLINE = {
+    -1: "the last, or the other sign",
+    0: "nothing",
+    0.5: "half: a median, a pixel's middle",
+    1: "one",
+    2: "two: both sides, a square",
+    3: "a pixel and its neighbours; colours; times a deviation",
+    4: "places in an array",
+    5: "places in an array",
+    6: "places in an array; parameters of an affine transform",
+    8: "neighbours of a pixel",
+    50: "per cent: a median",
+    60: "beyond it exp overflows",
+    180: "half a turn",
+    255: "the largest of 8 bits",
+    256: "levels of 8 bits",
+    65535: "the largest of 16 bits",
+    1e-3: "keeps a division from zero",
+    1e-6: "keeps a division from zero",
+    1e-9: "keeps a division from zero",
+    1e-12: "keeps a division from zero",
+}
+"""Numbers that need no name inside a function: they could not be others. All that were chosen have one, and an origin."""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_number_that_was_chosen_hides_in_a_function(path):
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    hidden = {
+        (number.lineno, number.value)
+        for function in functions
+        for statement in function.body
+        for number in ast.walk(statement)
+        if isinstance(number, ast.Constant) and type(number.value) in (int, float) and number.value not in INLINE
+    }
+    assert hidden == set()

@@ -13,7 +13,7 @@ import pytest
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.findings import TierName
 from handlens.challenges.forgery.detect.verifier.decision import included
-from handlens.challenges.forgery.forger.made import Wanted, make_figure, make_lookalike
+from handlens.challenges.forgery.forger.made import FigureRequest, make_figure, make_lookalike
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def counted():
     for kinds, make in ((FORGED, make_figure), (HONEST, make_lookalike)):
         for kind, many in kinds.items():
             for number in range(many):
-                count(table, make(SEED, number, Wanted(size=SIZE, plan=kind)), detector)
+                count(table, make(SEED, number, FigureRequest(size=SIZE, plan=kind)), detector)
     return {str(tier): tuple(row[column] for column in COLUMNS) for tier, row in table.items()}
 
 

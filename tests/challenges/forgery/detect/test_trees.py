@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from detector_pictures import PLAIN, box, match_of
 
-from handlens.challenges.forgery import fitting
+from handlens.challenges.forgery import verifier_fitting
 from handlens.challenges.forgery.detect.verifier.curves import LogisticVerifier
 from handlens.challenges.forgery.detect.verifier.decision import FILE, read_decision
 from handlens.challenges.forgery.detect.verifier.features import describe
@@ -76,12 +76,12 @@ def test_what_is_fitted_is_what_is_evaluated():
     random = np.random.default_rng(0)
     some = [match(detail=detail, grain=0.5, seam=seam) for detail, seam in random.uniform(0.05, 0.95, (600, 2))]
     labels = np.array([(each.evidence["detail"] > 0.5) & (each.evidence["seam"] > 0.5) for each in some])
-    table = fitting.LabelledTable([describe(each) for each in some], labels, np.ones(len(some)))
-    curve = fitting.fit_curve_to(table, "objects")
+    table = verifier_fitting.LabelledTable([describe(each) for each in some], labels, np.ones(len(some)))
+    curve = verifier_fitting.fit_curve_to(table, "objects")
     models, train = [], lightgbm.train
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lightgbm, "train", lambda *args, **more: models.append(train(*args, **more)) or models[-1])
-        trees = fitting.fit_trees_to(table, "objects", curve)
+        trees = verifier_fitting.fit_trees_to(table, "objects", curve)
     odds = np.array([curve.log_odds(row) for row in table.rows])
     names = [feature.name for feature in TIERS["objects"].all_features]
     said = models[0].predict(np.column_stack([table.columns(names), odds]), raw_score=True)

@@ -17,7 +17,13 @@ from typing import Any, Protocol
 import cv2
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.answer import decide, score_matches, worth_a_look
+from handlens.challenges.forgery.detect.answer import (
+    candidate_groups,
+    decide,
+    group_fields,
+    score_matches,
+    worth_a_look,
+)
 from handlens.challenges.forgery.detect.canvas import Canvas, prepare
 from handlens.challenges.forgery.detect.canvas.panels import PanelSplitter
 from handlens.challenges.forgery.detect.clock import Clock
@@ -34,7 +40,7 @@ from handlens.challenges.forgery.detect.verifier.bands import without_bands
 from handlens.challenges.forgery.detect.verifier.decision import Decision, Verifier, included
 from handlens.challenges.forgery.detect.verifier.drift import with_drift
 from handlens.challenges.forgery.detect.verifier.evidence import measure
-from handlens.challenges.forgery.detect.verifier.fields import without_fields
+from handlens.challenges.forgery.detect.verifier.fields import split_fields
 from handlens.challenges.forgery.detect.verifier.repetition import compare_within_figure
 from handlens.challenges.forgery.detect.verifier.seam import with_seams
 from handlens.challenges.forgery.detect.verifier.vetoes import is_deformed_match, is_label, proves_nothing
@@ -59,6 +65,8 @@ class Proposal:
     seconds: float
     used: float
     cut: tuple[str, ...] = ()
+    fields: tuple[Match, ...] = ()
+    """Pairs that show one field twice: no candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +102,8 @@ class Detector:
         """Candidates of all tiers with their evidence, not yet scored; everything that depends on no decision."""
         clock = Clock(seconds)
         canvas = self.prepare(picture)
-        matches = self.match(canvas, clock)
-        return Proposal(canvas, tuple(matches), seconds, clock.used, tuple(clock.cut))
+        matches, fields = self.search(canvas, clock)
+        return Proposal(canvas, tuple(matches), seconds, clock.used, tuple(clock.cut), tuple(fields))
 
     def conclude(self, proposal: Proposal, decision: Decision) -> Findings:
         """What the candidates come to: scored, extended, grouped, decided."""
@@ -109,6 +117,8 @@ class Detector:
             tuple(scaling.group_to_figure(each) for each in doubtful),
             probability,
             cut,
+            tuple(scaling.group_to_figure(each) for each in candidate_groups(matches)),
+            tuple(scaling.group_to_figure(each) for each in group_fields(proposal.fields, decision.verifier)),
         )
 
     def weigh(self, proposal: Proposal, verifier: Verifier) -> tuple[list[Match], tuple[str, ...]]:
@@ -123,6 +133,10 @@ class Detector:
 
     def match(self, canvas: Canvas, clock: Clock) -> list[Match]:
         """Candidates of all tiers with their evidence, in pixels of the canvas."""
+        return self.search(canvas, clock)[0]
+
+    def search(self, canvas: Canvas, clock: Clock) -> tuple[list[Match], list[Match]]:
+        """The candidates, and beside them the pairs that show one field twice."""
         cv2.setRNGSeed(0)
         found: list[Match] = []
         for finder in (self.panels, self.keypoints, self.blots, self.shifts, self.objects):
@@ -132,7 +146,8 @@ class Detector:
         straight = [match for match in measured if not is_deformed_match(match)]
         deformed = [match for match in measured if match.tier != TierName.OBJECTS and is_deformed_match(match)]
         compared = with_drift(list(compare_within_figure(canvas, straight)), witnesses=deformed)
-        return with_seams(canvas, without_fields(canvas, compared))
+        copies, fields = split_fields(canvas, compared)
+        return with_seams(canvas, copies), fields
 
 
 def _measured(canvas: Canvas, matches: list[Match]) -> list[Match]:

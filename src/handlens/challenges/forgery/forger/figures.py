@@ -96,7 +96,7 @@ def make_brush(
         return lambda shape, serial: PAINTERS[kind](
             shape, np.random.default_rng([scenery, 0, serial]), np.random.default_rng([scenery, 1])
         )
-    first = int(rng.integers(len(sources.entries)))
+    first = int(rng.integers(len(sources.pictures)))
     return SourceBrush(sources, first, scenery, alike, set() if used is None else used)
 
 
@@ -122,7 +122,7 @@ def draw_figure(
     shape = draw_shape(rng, size)
     if compound:
         grids = [grid for grid in GRIDS if not crowded or sum(grid) >= 4]
-        boxes = set_memory_format(rng, shape, grid=grids[int(rng.integers(len(grids)))])
+        boxes = panel_grid(rng, shape, grid=grids[int(rng.integers(len(grids)))])
         return compose(shape, boxes, _brushes(rng, kind, sources), rng)
     brush = make_brush(kind, rng, sources=sources)
     if isinstance(brush, SourceBrush):
@@ -157,9 +157,7 @@ def draw_shape(rng: np.random.Generator, size: int) -> Shape:
 # --- layout -------------------------------------------------------------------------------------------------
 
 
-def set_memory_format(
-    rng: np.random.Generator, shape: Shape, *, grid: tuple[int, ...] | None = None
-) -> tuple[Box, ...]:
+def panel_grid(rng: np.random.Generator, shape: Shape, *, grid: tuple[int, ...] | None = None) -> tuple[Box, ...]:
     """Panels of a grid, in reading order; rows may differ in height and in the number of their panels.
 
     Some touch each other; others have gutters of up to 3 percent of the longer side.

@@ -15,7 +15,7 @@ from handlens.challenges.forgery.forger.figures import (
     draw_kind,
     draw_shape,
     make_brush,
-    set_memory_format,
+    panel_grid,
 )
 from handlens.challenges.forgery.forger.gels import paint_gel
 from handlens.challenges.forgery.forger.patterns import paint_grid, paint_loading, paint_periodic
@@ -31,7 +31,7 @@ def draw_lookalike(
     make = LOOKALIKES[name]
     several = name in NEED_PANELS or (compound if compound is not None else bool(rng.uniform() < 0.4))
     shape = draw_shape(rng, size)
-    boxes = set_memory_format(rng, shape) if several else (Box(0, 0, *shape),)
+    boxes = panel_grid(rng, shape) if several else (Box(0, 0, *shape),)
     return compose(shape, boxes, make(rng, sources), rng)
 
 

@@ -62,7 +62,7 @@ LOOKALIKE_SHARES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FigureRequest:
     """What a figure is to be like.
 
     size            longer side in pixels, at most
@@ -80,7 +80,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeFigure:
     """A figure before and after the forgery, (H, W, 3) uint8, the masks (H, W) of what was done, and its name."""
 
     honest: ByteArray
@@ -89,7 +89,7 @@ class Made:
     kind: str
 
 
-def make_figure(seed: int, number: int, wanted: Wanted) -> Made:
+def make_figure(seed: int, number: int, wanted: FigureRequest) -> MadeFigure:
     """One figure and its forgery."""
     plan = wanted.plan
     if plan is not None and plan not in FORGERIES:
@@ -113,7 +113,7 @@ def _draw_kind(
     return str(rng.choice(names, p=weights / weights.sum()))
 
 
-def _try_figure(rng: np.random.Generator, kind: str, wanted: Wanted) -> Made | None:
+def _try_figure(rng: np.random.Generator, kind: str, wanted: FigureRequest) -> MadeFigure | None:
     compound = wanted.compound
     several = kind == "panel reuse" or (bool(rng.uniform() < COMPOUND_SHARE) if compound is None else compound)
     shows = SHOWN.get(kind)
@@ -129,10 +129,10 @@ def _try_figure(rng: np.random.Generator, kind: str, wanted: Wanted) -> Made | N
         if mask is not None:
             masks.append(mask)
     honest, forged = printed(draft.honest, figure.overlay), printed(draft.forged, figure.overlay)
-    return _finish(Made(honest, forged, tuple(masks), kind), rng, wanted.post_processed)
+    return _finish(MadeFigure(honest, forged, tuple(masks), kind), rng, wanted.post_processed)
 
 
-def _finish(made: Made, rng: np.random.Generator, processed: bool) -> Made:
+def _finish(made: MadeFigure, rng: np.random.Generator, processed: bool) -> MadeFigure:
     """What happens to both twins after the forging; never so small that a mask is lost."""
     if not processed:
         return made
@@ -142,10 +142,10 @@ def _finish(made: Made, rng: np.random.Generator, processed: bool) -> Made:
         return made
     honest = post_processing.apply(made.honest, what)
     forged = post_processing.apply(made.forged, what) if made.masks else honest
-    return Made(honest, forged, masks, made.kind)
+    return MadeFigure(honest, forged, masks, made.kind)
 
 
-def make_lookalike(seed: int, number: int, wanted: Wanted) -> Made:
+def make_lookalike(seed: int, number: int, wanted: FigureRequest) -> MadeFigure:
     """One honest figure that may be taken for a forged one."""
     plan, compound = wanted.plan, wanted.compound
     rng = np.random.default_rng([seed, number, LOOKALIKE_STREAM])
@@ -154,4 +154,4 @@ def make_lookalike(seed: int, number: int, wanted: Wanted) -> Made:
     kind = plan or _draw_kind(rng, LOOKALIKE_SHARES, NEED_PANELS, compound)
     figure = draw_lookalike(rng, kind, size=wanted.size, sources=wanted.sources, compound=compound)
     picture = printed(figure.picture, figure.overlay)
-    return _finish(Made(picture, picture, (), kind), rng, wanted.post_processed)
+    return _finish(MadeFigure(picture, picture, (), kind), rng, wanted.post_processed)

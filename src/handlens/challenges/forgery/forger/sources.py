@@ -24,7 +24,7 @@ RELATIVES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CleanPicture:
     """One clean picture: its file, the file of its objects if there is one, its (height, width)."""
 
     picture: Path
@@ -36,19 +36,19 @@ class Entry:
 class Sources:
     """The clean pictures of a folder, sorted by name."""
 
-    entries: tuple[Entry, ...]
+    pictures: tuple[CleanPicture, ...]
     _read: dict[Path, tuple[ByteArray, LabelArray]] = field(default_factory=dict, compare=False, repr=False)
 
     def read(self, number: int) -> tuple[ByteArray, LabelArray]:
         """The picture (H, W, 3) and the number of the object at each pixel; 0 is none."""
-        entry = self.entries[number]
-        if entry.picture not in self._read:
-            picture = _read_picture(entry.picture)
-            objects = _read_objects(entry) if entry.objects else cut_objects(picture)
+        clean = self.pictures[number]
+        if clean.picture not in self._read:
+            picture = _read_picture(clean.picture)
+            objects = _read_objects(clean) if clean.objects else cut_objects(picture)
             while len(self._read) >= KEPT:
                 self._read.pop(next(iter(self._read)))
-            self._read[entry.picture] = picture, objects
-        return self._read[entry.picture]
+            self._read[clean.picture] = picture, objects
+        return self._read[clean.picture]
 
 
 def open_sources(folder: Path) -> Sources:
@@ -57,7 +57,7 @@ def open_sources(folder: Path) -> Sources:
     maps = {path.stem: path for path in list_images(folder / "microscopy_objects")}
     if not pictures:
         raise DataError("no PNG, JPEG or TIFF there, nor in `microscopy`: name a folder of clean pictures", file=folder)
-    return Sources(tuple(Entry(path, maps.get(path.stem), read_header(path).shape) for path in pictures))
+    return Sources(tuple(CleanPicture(path, maps.get(path.stem), read_header(path).shape) for path in pictures))
 
 
 def _read_picture(path: Path) -> ByteArray:
@@ -70,14 +70,14 @@ def _read_picture(path: Path) -> ByteArray:
     return np.ascontiguousarray(picture[:, :, :3])
 
 
-def _read_objects(entry: Entry) -> LabelArray:
-    assert entry.objects is not None
-    labels = read_image(entry.objects)
-    if labels.shape != entry.shape:
+def _read_objects(clean: CleanPicture) -> LabelArray:
+    assert clean.objects is not None
+    labels = read_image(clean.objects)
+    if labels.shape != clean.shape:
         raise DataError(
-            f"{shown(labels.shape)}; expected one number a pixel, {shown(entry.shape)} as {entry.picture.name}: "
+            f"{shown(labels.shape)}; expected one number a pixel, {shown(clean.shape)} as {clean.picture.name}: "
             "take the map away or mend it",
-            file=entry.objects,
+            file=clean.objects,
         )
     return labels.astype(np.int32)
 
@@ -106,7 +106,7 @@ class SourceBrush:
 
     def native(self, size: int) -> Shape:
         """The shape of the first picture, cut to `size`."""
-        height, width = self.sources.entries[self.first].shape
+        height, width = self.sources.pictures[self.first].shape
         return min(height, size), min(width, size)
 
     def __call__(self, shape: Shape, serial: int) -> PaintedPanel | None:
@@ -114,8 +114,8 @@ class SourceBrush:
         rng = np.random.default_rng([self.scenery, 3, serial])
         fits = [
             number
-            for number, entry in enumerate(self.sources.entries)
-            if number not in self.used and _zoom(entry.shape, shape) <= LARGEST_ZOOM
+            for number, clean in enumerate(self.sources.pictures)
+            if number not in self.used and _zoom(clean.shape, shape) <= LARGEST_ZOOM
         ]
         if not fits:
             return None
@@ -126,8 +126,8 @@ class SourceBrush:
     def _relative(self, fits: list[int], rng: np.random.Generator) -> int:
         if not self.alike:
             return int(rng.choice(fits))
-        like = self.sources.entries[self.first].shape
-        same = [number for number in fits if self.sources.entries[number].shape == like] or fits
+        like = self.sources.pictures[self.first].shape
+        same = [number for number in fits if self.sources.pictures[number].shape == like] or fits
         some = rng.permutation(same)[:RELATIVES]
         want = _look(self.sources.read(self.first)[0])
         away = [float(np.abs(_look(self.sources.read(int(number))[0]) - want).sum()) for number in some]

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handlens.challenges.forgery.options import SECONDS
+from handlens.challenges.forgery.options import SECONDS, ForgerySettings, Sensitivity
 from handlens.errors import DataError, DiskFullError, HandlensError
 from handlens.inference.executors import Executor, Processes
 from handlens.io.files import replacing, write_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from handlens.challenges.forgery.detect.findings import ByteArray, Findings
     from handlens.challenges.forgery.inspection.naming import Named
-    from handlens.challenges.forgery.inspection.page import Strip
+    from handlens.challenges.forgery.inspection.page import MatchPicture
     from handlens.challenges.forgery.inspection.reading import Figure
     from handlens.challenges.forgery.inspection.words import Record
     from handlens.challenges.forgery.predictor import ForgeryPredictor
@@ -49,11 +49,12 @@ def table(record: Record) -> str:
     return words.table(record)
 
 
-def _make_look(seconds: float) -> Look:
-    from handlens.challenges.forgery.detect import Detector
-    from handlens.challenges.forgery.predictor import ForgeryPredictor
+def _make_look(seconds: float, sensitivity: Sensitivity) -> Look:
+    from handlens.challenges.forgery.predictor import load
+    from handlens.types import Context
 
-    return partial(_findings, ForgeryPredictor(Detector().ready(), seconds))
+    settings = ForgerySettings(seconds=seconds, sensitivity=sensitivity)
+    return partial(_findings, load(Context(settings=settings)))
 
 
 def _findings(predictor: ForgeryPredictor, image: npt.NDArray[Any]) -> Findings:
@@ -66,6 +67,7 @@ def inspect_figures(
     out: Path | None = None,
     *,
     seconds: float = SECONDS,
+    sensitivity: Sensitivity = "normal",
     workers: int = 1,
     executor: Executor | None = None,
     overwrite: bool = False,
@@ -86,8 +88,8 @@ def inspect_figures(
         raise DataError("no such file or folder", file=paths[0])
     paths = paths if executor is None else [path.absolute() for path in paths]  # workers are in other folders
     files = list_files(paths, out=out)
-    settings = f"at most {seconds:g} s for each figure"
-    make = partial(_make_inspector, make_look or partial(_make_look, seconds), settings)
+    settings = f"at most {seconds:g} s for each figure, {sensitivity} sensitivity"
+    make = partial(_make_inspector, make_look or partial(_make_look, seconds, sensitivity), settings)
     executor = executor or Processes(workers)
     if out is None:
         return _inspect_all(find_figures(files), partial(make, alone=True), None, None, executor, progress)
@@ -98,7 +100,7 @@ def inspect_figures(
     with open_store(out, key, about, results=(PAGE,), overwrite=overwrite) as store:
         with closing(store.journal("documents")) as documents:
             figures = find_figures(files, documents)
-        target = Target(out, alone=len(figures) == 1)
+        target = ReportFolder(out, alone=len(figures) == 1)
         journal = store.journal("figures")
         with closing(journal):
             records = _inspect_all(figures, partial(make, alone=target.alone), target, journal, executor, progress)
@@ -110,7 +112,7 @@ def inspect_figures(
 def _inspect_all(
     figures: Sequence[Figure],
     make: Callable[[Path | None], Callable[[Figure], Record]],
-    target: Target | None,
+    target: ReportFolder | None,
     journal: Journal | None,
     executor: Executor,
     progress: Progress,
@@ -152,7 +154,7 @@ def _is_lasting(record: Record, figure: Figure) -> bool:
     return "error" not in record or (figure.part is not None and "sha256" in record)
 
 
-def _earlier_record(target: Target, journal: Journal, figure: Figure) -> Record | None:
+def _earlier_record(target: ReportFolder, journal: Journal, figure: Figure) -> Record | None:
     """What a stopped run recorded of the same file; None where the file has changed, or its page is gone."""
     from handlens.challenges.forgery.inspection import reading
 
@@ -167,7 +169,7 @@ def _earlier_record(target: Target, journal: Journal, figure: Figure) -> Record 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReportFolder:
     """The folder that pages go to; `alone`: its first page is that of the only figure."""
 
     out: Path
@@ -180,11 +182,11 @@ class Target:
 def _make_inspector(
     make_look: Callable[[], Look], settings: str, out: Path | None, *, alone: bool
 ) -> Callable[[Figure], Record]:
-    target = Target(out, alone) if out else None
+    target = ReportFolder(out, alone) if out else None
     return partial(inspect_figure, look=make_look(), settings=settings, target=target)
 
 
-def inspect_figure(figure: Figure, *, look: Look, settings: str, target: Target | None) -> Record:
+def inspect_figure(figure: Figure, *, look: Look, settings: str, target: ReportFolder | None) -> Record:
     """The record of one figure; its page and pictures too where there is a target."""
     record = _facts(figure, settings)
     try:
@@ -214,7 +216,7 @@ def _facts(figure: Figure, settings: str) -> Record:
     return record
 
 
-def _inspect(figure: Figure, record: Record, look: Look, target: Target | None) -> Record:
+def _inspect(figure: Figure, record: Record, look: Look, target: ReportFolder | None) -> Record:
     from handlens.challenges.forgery.inspection import aligning, reading, words
     from handlens.challenges.forgery.inspection.naming import name_groups
 
@@ -252,12 +254,12 @@ def _notes(figure: Figure) -> list[str]:
 
 def _compare_all(
     display: ByteArray, groups: Sequence[Named], folder: Path | None
-) -> tuple[list[tuple[Named, Record]], list[Strip]]:
+) -> tuple[list[tuple[Named, Record]], list[MatchPicture]]:
     """The record of each group with its pixels compared, and the comparisons drawn where there is a folder."""
     from handlens.challenges.forgery.inspection import aligning, words
 
     pairs: list[tuple[Named, Record]] = []
-    strips: list[Strip] = []
+    strips: list[MatchPicture] = []
     for named in groups:
         agreements = []
         for index, match in enumerate(named.group.matches):
@@ -269,11 +271,11 @@ def _compare_all(
     return pairs, strips
 
 
-def _draw_match(display: ByteArray, named: Named, index: int, folder: Path) -> Strip:
+def _draw_match(display: ByteArray, named: Named, index: int, folder: Path) -> MatchPicture:
     """One match side by side, written to its file."""
     from handlens.challenges.forgery.inspection import aligning
     from handlens.challenges.forgery.inspection.drawing import colour_of
-    from handlens.challenges.forgery.inspection.page import Strip
+    from handlens.challenges.forgery.inspection.page import MatchPicture
     from handlens.challenges.forgery.inspection.strips import draw_strip
 
     source, copy = (named.region_name(region) for region in named.joined[index])
@@ -282,11 +284,16 @@ def _draw_match(display: ByteArray, named: Named, index: int, folder: Path) -> S
     picture, said = draw_strip(aligned, aligning.compare(aligned), colour_of(named), titles)
     path = folder / f"match-{index + 1}-{source}-{copy}.png"
     _write_picture(path, picture)
-    return Strip(path, named.name, index, tuple(said))
+    return MatchPicture(path, named.name, index, tuple(said))
 
 
 def _write_figure(
-    figure: Figure, record: Record, display: ByteArray, named: Sequence[Named], strips: Sequence[Strip], target: Target
+    figure: Figure,
+    record: Record,
+    display: ByteArray,
+    named: Sequence[Named],
+    strips: Sequence[MatchPicture],
+    target: ReportFolder,
 ) -> None:
     """The outlined figure, its small version, the page, and last the record: where that is, all is."""
     from handlens.challenges.forgery.inspection import drawing, page
@@ -318,7 +325,7 @@ def _write_picture(path: Path, picture: ByteArray) -> None:
             write_png(temporary, picture)
 
 
-def _write_summary(target: Target, records: Sequence[Record], total: int) -> None:
+def _write_summary(target: ReportFolder, records: Sequence[Record], total: int) -> None:
     """The first page, unless the only figure has it, and its records."""
     from handlens.challenges.forgery.inspection.page import summary_page
     from handlens.challenges.forgery.inspection.words import rank

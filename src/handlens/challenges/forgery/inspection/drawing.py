@@ -36,11 +36,14 @@ COLOURS: tuple[Colour, ...] = (
 """One for each group, then from the start again: bright, and apart for eyes that see red and green alike."""
 
 DOUBTFUL: Colour = (225, 225, 225)
+SAME_FIELD: Colour = (150, 185, 235)
 CASING: Colour = (16, 16, 16)
 
 
 def colour_of(named: Named) -> Colour:
     """The group's colour in every picture of the page."""
+    if named.same_field:
+        return SAME_FIELD
     return DOUBTFUL if named.doubtful else COLOURS[(int(named.name) - 1) % len(COLOURS)]
 
 
@@ -55,14 +58,14 @@ def draw_thumbnail(display: ByteArray, groups: Sequence[Named]) -> ByteArray:
     """The figure for the summary's list: what counts outlined, without names and lines."""
     canvas, scale = _fit(display, THUMBNAIL_SIDE, 0)
     for named in groups[::-1]:
-        if not named.doubtful:
+        if named.counted:
             _outline(canvas, named, scale, thick=2)
     return canvas
 
 
 def _draw_groups(canvas: ByteArray, groups: Sequence[Named], scale: float, *, thick: int) -> None:
     for named in groups[::-1]:  # the surest on top
-        for match in () if named.doubtful else named.tree():
+        for match in named.tree() if named.counted else ():
             _stroke(canvas, [_between(match, scale)], colour_of(named), thick - 1, closed=False)
         _outline(canvas, named, scale, thick=thick)
 
@@ -70,7 +73,7 @@ def _draw_groups(canvas: ByteArray, groups: Sequence[Named], scale: float, *, th
 def _outline(canvas: ByteArray, named: Named, scale: float, *, thick: int) -> None:
     for patch in named.regions:
         lines = [(outline + 0.5) * scale - 0.5 for outline in outlines(patch)]
-        if named.doubtful:
+        if not named.counted:
             dashes = [dash for line in lines for dash in _dashes(line, 5.0 * thick)]
             _stroke(canvas, dashes, colour_of(named), thick - 1, closed=False)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -24,6 +24,12 @@ class Named:
     regions: tuple[Patch, ...]
     joined: tuple[tuple[int, int], ...]
     doubtful: bool = False
+    same_field: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is found to be a copy."""
+        return not self.doubtful and not self.same_field
 
     def region_name(self, index: int) -> str:
         return f"{self.name}{_letters(index)}"
@@ -41,9 +47,13 @@ class Named:
 
 
 def name_groups(findings: Findings) -> list[Named]:
-    """Groups numbered from 1, the surest first, doubtful ones after them; what was copied together is one region."""
-    groups = [(group, False) for group in findings.groups] + [(group, True) for group in findings.doubtful]
-    return [_name(str(number), bundle(group), doubtful) for number, (group, doubtful) in enumerate(groups, start=1)]
+    """Groups numbered from 1, the surest first, then doubtful ones and fields that are shown twice; what was copied
+    together is one region.
+    """
+    marked: list[tuple[Group, dict[str, Any]]] = [(group, {}) for group in findings.groups]
+    marked += [(group, {"doubtful": True}) for group in findings.doubtful]
+    marked += [(group, {"same_field": True}) for group in findings.fields]
+    return [replace(_name(str(number), bundle(group)), **marks) for number, (group, marks) in enumerate(marked, 1)]
 
 
 def outlines(patch: Patch) -> list[Any]:
@@ -54,10 +64,10 @@ def outlines(patch: Patch) -> list[Any]:
     return [contour[:, 0, :] for contour in found]
 
 
-def _name(name: str, group: Group, doubtful: bool) -> Named:
+def _name(name: str, group: Group) -> Named:
     regions: list[Patch] = []
     joined = tuple((_index(match.source, regions), _index(match.copy, regions)) for match in group.matches)
-    return Named(name, group, tuple(regions), joined, doubtful)
+    return Named(name, group, tuple(regions), joined)
 
 
 def _index(patch: Patch, regions: list[Patch]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ GENERATOR = "handlens inspect"
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class MatchPicture:
     """The picture of one match: a file, the group's and match's place in the record, and how it is shown."""
 
     path: Path
@@ -35,7 +36,7 @@ class Strip:
 
 
 def figure_page(
-    record: Record, overview: Path, strips: Sequence[Strip], colours: Mapping[str, str], back: str = ""
+    record: Record, overview: Path, strips: Sequence[MatchPicture], colours: Mapping[str, str], back: str = ""
 ) -> str:
     """Everything about one figure; `colours` has each group's, `back` is where the summary is."""
     return render(
@@ -52,6 +53,8 @@ def figure_page(
         drawn=_comparisons(record["groups"], strips, colours),
         doubtful=_match_rows(record["doubtful"], colours),
         doubtful_drawn=_comparisons(record["doubtful"], strips, colours),
+        fields=_match_rows(record["same_field"], colours),
+        fields_drawn=_comparisons(record["same_field"], strips, colours),
         panels=[(panel["kind"], describe_box(panel["box"])) for panel in record["panels"]],
         panels_title=f"{counted(len(record['panels']), 'panel')} seen",
     )
@@ -120,10 +123,11 @@ def _papers(ranked: Sequence[Record], thumbnails: Mapping[str, Path]) -> list[di
             place[paper] = len(papers)
             papers.append((paper, []))
         papers[-1][1].append(record)
+    names = Counter(record["figure"] for record in ranked)
     return [
         {
             "title": each[0]["figure"].rpartition("#")[0] if paper else "",
-            "rows": [_summary_row(record, thumbnails.get(record["folder"])) for record in each],
+            "rows": [_summary_row(record, thumbnails.get(record["folder"]), names) for record in each],
         }
         for paper, each in papers
     ]
@@ -149,7 +153,9 @@ def _match_rows(groups: Sequence[Record], colours: Mapping[str, str]) -> list[di
     return rows
 
 
-def _comparisons(groups: Sequence[Record], strips: Sequence[Strip], colours: Mapping[str, str]) -> list[dict[str, Any]]:
+def _comparisons(
+    groups: Sequence[Record], strips: Sequence[MatchPicture], colours: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Each match that was drawn, and a note where some of a group were not."""
     items: list[dict[str, Any]] = []
     for group in groups:
@@ -174,10 +180,12 @@ def _comparisons(groups: Sequence[Record], strips: Sequence[Strip], colours: Map
     return items
 
 
-def _summary_row(record: Record, thumbnail: Path | None) -> dict[str, Any]:
+def _summary_row(record: Record, thumbnail: Path | None, names: Mapping[str, int]) -> dict[str, Any]:
+    """A figure in the list; where several have its name, with the folder that it was in."""
+    folder = Path(record["file"]).parent.name if names[record["figure"]] > 1 else ""
     return {
         "thumbnail": image_url(thumbnail) if thumbnail else "",
-        "name": record["figure"],
+        "name": f"{folder}/{record['figure']}" if folder else record["figure"],
         "link": f"{quote(record['folder'])}/index.html" if thumbnail else "",
         "banner": banner(record),
         "verdict": verdict(record),
@@ -195,7 +203,8 @@ def _agreement_words(agreement: Record | None) -> str:
 
 
 def _overview_caption(record: Record) -> str:
-    if not record["groups"] and not record["doubtful"]:
+    if not record["groups"] and not record["doubtful"] and not record["same_field"]:
         return "The figure as it was inspected."
     dashed = " Dashed: worth a look, not counted." if record["doubtful"] else ""
+    dashed += " Dashed in blue: the same field shown twice, not counted." if record["same_field"] else ""
     return f"Regions of one colour match; lines join the pairs that were compared.{dashed}"

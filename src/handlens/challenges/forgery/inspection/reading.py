@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from handlens.errors import DataError
+from handlens.errors import DataError, Problem
 from handlens.io import documents
+from handlens.io.formats import why_unread
 from handlens.io.gate import is_there, open_file, walk
-from handlens.io.images import Array, describe_skipped, skipped
+from handlens.io.images import Array, describe_skipped
 from handlens.io.pdf import PdfFigure
 from handlens.runstore.store import Journal
 from handlens.sandbox import pdf
@@ -66,27 +67,42 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def list_skipped(paths: Sequence[Path], *, out: Path | None) -> list[Problem]:
+    """Pictures below the folders of a list that are not looked at: formats that are not read here."""
+    walked = ((given, path) for given in paths if given.is_dir() for path in _walk(given, out, []))
+    unread = ((path.relative_to(given).as_posix(), why_unread(path)) for given, path in walked if not _is_figure(path))
+    return [Problem(why, file=name) for name, why in unread if why]
+
+
 def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
     """Files with the names they go by; a folder gives those below it that end like a figure, hidden ones not."""
     if not given.is_dir():
         yield given, given.name or str(given)
         return
-    ours = out.resolve() if out else None
     number = 0
     closed: list[OSError] = []
-    for folder, below, names in walk(given, failed=closed.append):
-        below[:] = sorted(name for name in below if not name.startswith(".") and (folder / name).resolve() != ours)
-        for name in sorted(names):
-            if name.lower().endswith(documents.SUFFIXES) and not name.startswith("."):
-                number += 1
-                path = folder / name
-                yield path, path.relative_to(given).as_posix()
+    for path in _walk(given, out, closed):
+        if _is_figure(path):
+            number += 1
+            yield path, path.relative_to(given).as_posix()
     for error in closed:  # a folder that may not be read is said, not passed over
         path = Path(error.filename)
         yield path, path.relative_to(given).as_posix()
     if not number and not closed:
         looked = f"no figures in this folder; looked for {', '.join(documents.SUFFIXES)}"
-        raise DataError("; ".join(filter(None, (looked, describe_skipped(skipped(given))))), file=given)
+        raise DataError("; ".join(filter(None, (looked, describe_skipped(list_skipped([given], out=out))))), file=given)
+
+
+def _walk(given: Path, out: Path | None, closed: list[OSError]) -> Iterator[Path]:
+    """The files below a folder, sorted, without hidden ones and `out`; folders that may not be read go to `closed`."""
+    ours = out.resolve() if out else None
+    for folder, below, names in walk(given, failed=closed.append):
+        below[:] = sorted(name for name in below if not name.startswith(".") and (folder / name).resolve() != ours)
+        yield from (folder / name for name in sorted(names) if not name.startswith("."))
+
+
+def _is_figure(path: Path) -> bool:
+    return path.name.lower().endswith(documents.SUFFIXES)
 
 
 def _figures(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:

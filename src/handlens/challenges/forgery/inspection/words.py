@@ -122,8 +122,9 @@ def record_findings(findings: Findings, groups: Sequence[tuple[Named, Record]]) 
     """The part of a figure's record that the detector is answerable for."""
     record: Record = {
         "probability": round(float(findings.probability), 4),
-        "groups": [group for named, group in groups if not named.doubtful],
+        "groups": [group for named, group in groups if named.counted],
         "doubtful": [group for named, group in groups if named.doubtful],
+        "same_field": [group for named, group in groups if named.same_field],
         "panels": [
             {**_box(panel.top, panel.left, panel.bottom - panel.top, panel.right - panel.left), "kind": panel.kind}
             for panel in findings.panels
@@ -154,6 +155,10 @@ def table(record: Record) -> str:
         lines.append("  worth a look, not counted:")
         for group in record["doubtful"]:
             lines += _wrap(f"group {group['name']}: confidence {group['probability']:.2f}: {_places(group)}", "    ")
+    if record.get("same_field"):
+        lines.append("  the same field shown twice, as channels beside their merge; not counted:")
+        for group in record["same_field"]:
+            lines += _wrap(f"group {group['name']}: {_places(group)}", "    ")
     for note in notes(record):
         lines += _wrap(f"note: {note}", "  ")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ Direction = Literal["across", "along"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class StrandLayer:
     """One layer of strands: the way they run, how far they are apart and how much each differs from the next."""
 
     name: str
@@ -23,11 +23,11 @@ class Layer:
     contrast: float
 
 
-def plan_layers(plane: Plane, sheet: str, count: int, *, scale: float) -> tuple[Layer, ...]:
+def plan_layers(plane: Plane, sheet: str, count: int, *, scale: float) -> tuple[StrandLayer, ...]:
     """The layers of a sheet from its written side down: the upper half runs across, the lower along."""
     random = plane.generator(f"{sheet} layers")
     return tuple(
-        Layer(
+        StrandLayer(
             name=f"{sheet} layer {number}",
             direction="across" if number < (count + 1) // 2 else "along",
             spacing=float(random.uniform(6, 11) * max(scale, 0.6)),
@@ -38,7 +38,7 @@ def plan_layers(plane: Plane, sheet: str, count: int, *, scale: float) -> tuple[
     )
 
 
-def weave(plane: Plane, layer: Layer, window: PlaneWindow) -> Map:
+def weave(plane: Plane, layer: StrandLayer, window: PlaneWindow) -> Map:
     """The density of a layer, around 0: strands that wave and fade, fine striae, pith between them, mineral grains."""
     seen = window if layer.direction == "across" else window.turned()
     spacing, name = layer.spacing, layer.name

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.challenges.ink.phantom.dirt import scatter
-from handlens.challenges.ink.phantom.fibres import Layer, plan_layers, weave
+from handlens.challenges.ink.phantom.fibres import StrandLayer, plan_layers, weave
 from handlens.challenges.ink.phantom.fields import Map, Mask, Plane, PlaneWindow, blur, ramp
 from handlens.challenges.ink.phantom.ink import FLAKED, Coat, Pen, spread
 from handlens.challenges.ink.phantom.scanner import HALO, Scanner, Volume, add_fringes
@@ -121,7 +121,7 @@ class Fragment:
     def _weave(self, plane: Plane, window: PlaneWindow) -> Volume:
         return np.stack([weave(plane, layer, window) for layer in self._layers(plane)])
 
-    def _layers(self, plane: Plane) -> tuple[Layer, ...]:
+    def _layers(self, plane: Plane) -> tuple[StrandLayer, ...]:
         """Of the written sheet, then of the one under it."""
         return tuple(
             layer

@@ -53,7 +53,7 @@ MAPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class Handwriting:
     """One scribe: the height of a letter, the width of a stroke, both in pixels, and how far letters lean."""
 
     height: float
@@ -61,13 +61,13 @@ class Hand:
     slant: float
 
 
-def choose_hand(random: Random, rows: int) -> Hand:
+def choose_handwriting(random: Random, rows: int) -> Handwriting:
     """Letters as large as the contest's where they fit, smaller on a small fragment, but not finer than the scan."""
     height = float(np.clip(0.24 * rows, min(0.55 * rows, 110), 500))
-    return Hand(height, max(2.0, height * random.uniform(0.14, 0.18)), random.uniform(-0.12, 0.12))
+    return Handwriting(height, max(2.0, height * random.uniform(0.14, 0.18)), random.uniform(-0.12, 0.12))
 
 
-def write(random: Random, shape: Shape, hand: Hand, maps: Sequence[Path]) -> Mask:
+def write(random: Random, shape: Shape, hand: Handwriting, maps: Sequence[Path]) -> Mask:
     """Lines of letters over the whole picture; drawn ones where there are no maps."""
     canvas = np.zeros(shape, np.uint8)
     if maps:
@@ -90,7 +90,7 @@ def write(random: Random, shape: Shape, hand: Hand, maps: Sequence[Path]) -> Mas
 # --- strokes -----------------------------------------------------------------------------------------------------
 
 
-def _draw_lines(random: Random, canvas: npt.NDArray[np.uint8], hand: Hand) -> None:
+def _draw_lines(random: Random, canvas: npt.NDArray[np.uint8], hand: Handwriting) -> None:
     height, pen = hand.height, max(2, round(hand.pen))
     top = -random.uniform(0, 0.5) * height
     while top < canvas.shape[0]:

@@ -62,6 +62,9 @@ NAMES = tuple(
 """What is known of a square. Of the pixels with contrast, the share at either end, with hard and with sharp steps; of
 the others, the share on constant ground; the share near the median; the share with contrast."""
 
+MEDIAN_SIDE = 15
+"""Pixels of half the size over which the ground's grey is the median. By hand: wider than letters and lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class SquareClassifier:
@@ -135,7 +138,7 @@ def measure_squares(grey: ByteArray, colour: npt.NDArray[Any]) -> FloatArray:
     span = high - low
     contrast = span >= CONTRAST
     slack = np.maximum(LEVELS, (AT_END * span.astype(np.float32))).astype(np.uint8)
-    median = cv2.medianBlur(cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_NEAREST), 15)
+    median = cv2.medianBlur(cv2.resize(grey, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_NEAREST), MEDIAN_SIDE)
     around = cv2.resize(median, (grey.shape[1], grey.shape[0]), interpolation=cv2.INTER_NEAREST)
     maps = (
         contrast & ((grey - low <= slack) | (high - grey <= slack)),

@@ -120,6 +120,9 @@ MOST_PALE = 0.3
 HUES = (1, 2, 4)
 """Rule: one bit for each channel, so that there are eight hues."""
 
+LINE_WIDTH = 5
+"""Pixels that are marked across a straight edge. By hand: the line and its blur."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
@@ -336,4 +339,4 @@ def _lines(part: FloatArray) -> BoolArray:
         hard = (steps > LINE_STEP).astype(np.uint8)
         kernel = np.ones((length, 1) if axis else (1, length), np.uint8)
         found |= np.asarray(cv2.morphologyEx(hard, cv2.MORPH_OPEN, kernel), np.uint8)
-    return np.asarray(cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0)
+    return np.asarray(cv2.dilate(found, np.ones((LINE_WIDTH, LINE_WIDTH), np.uint8)) > 0)

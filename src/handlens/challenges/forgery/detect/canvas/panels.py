@@ -55,6 +55,15 @@ USUAL_LINE, QUARTERS, MOST_QUARTERS = 0.95, 4, 3
 """Quantile of what lines have of sharp steps that is usual, parts of a line, and how many of them must have some, a
 third of the share of the whole, where panels touch. By hand."""
 
+SEAM = 5
+"""Pixels across the edge of a panel or of a bar that are mixed of both sides. By hand."""
+
+SHARPER, QUARTER_LESS = 3, 3
+"""How much steeper a cut is than the rows beside it; how many times fewer steps a quarter of it may have. By hand."""
+
+MIDDLE_GREY = 127
+"""Rule: paper is brighter, a dark ground darker than half of 8 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class PanelSplitter:
@@ -210,9 +219,9 @@ class PanelSplitter:
 
 def _is_plain(part: ByteArray, shown: npt.NDArray[np.bool_]) -> bool:
     """Whether what a panel shows, but for its edges, has no texture at all, as the bars of a chart."""
-    inside = cv2.erode(shown.astype(np.uint8), np.ones((5, 5))) > 0
+    inside = cv2.erode(shown.astype(np.uint8), np.ones((SEAM, SEAM))) > 0
     others = inside & (cv2.dilate(part, np.ones((3, 3))) - cv2.erode(part, np.ones((3, 3))) > PLAIN)
-    thick = cv2.morphologyEx(others.astype(np.uint8), cv2.MORPH_OPEN, np.ones((5, 5)))  # not the seams of stacked bars
+    thick = cv2.morphologyEx(others.astype(np.uint8), cv2.MORPH_OPEN, np.ones((SEAM, SEAM)))  # not between stacked bars
     return bool(thick.sum() <= min(FEW_OTHERS, (1 - MOSTLY_PLAIN) * inside.sum()))
 
 
@@ -232,13 +241,13 @@ def _cutting(part: ByteArray, steps: npt.NDArray[np.int16]) -> npt.NDArray[np.bo
     region that was pasted is as sharp, but shorter.
     """
     beside = np.pad(steps, ((1, 1), (0, 0)))
-    sharp = (steps > SHARP) & (steps > 3 * np.maximum(beside[:-2], beside[2:]))
+    sharp = (steps > SHARP) & (steps > SHARPER * np.maximum(beside[:-2], beside[2:]))
     sharp &= np.maximum(part[:-1], part[1:]) < INK
-    if np.median(part) > 127:
+    if np.median(part) > MIDDLE_GREY:
         sharp &= np.minimum(part[:-1], part[1:]) > 255 - INK
     share = sharp.mean(axis=1)
     many = share > max(CUT_SHARE, CUT_RATIO * (float(np.quantile(share, USUAL_LINE)) + RARELY))
-    quarters = [quarter.mean(axis=1) > CUT_SHARE / 3 for quarter in np.array_split(sharp, QUARTERS, axis=1)]
+    quarters = [quarter.mean(axis=1) > CUT_SHARE / QUARTER_LESS for quarter in np.array_split(sharp, QUARTERS, axis=1)]
     return np.asarray(many & (np.sum(quarters, axis=0) >= MOST_QUARTERS))
 
 

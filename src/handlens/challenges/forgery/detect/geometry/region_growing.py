@@ -58,6 +58,9 @@ LEAST_AROUND = 6
 LEVELS = 32
 """Bins of the histogram in which the commonest grey level of the ground is sought. By hand."""
 
+CLOSED = 5
+"""Pixels across gaps of a region that are closed. By hand: noise alone makes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegionGrowing:
@@ -217,7 +220,7 @@ def _commonest(values: FloatArray) -> float:
 
 
 def _closed(mask: BoolArray) -> BoolArray:
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (CLOSED, CLOSED))
     return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, disc) > 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import FloatArray, Matrix
+from handlens.inference.tta import orient
 
 Turn = tuple[int, bool]
 """Quarter turns, and whether a mirror comes before them."""
@@ -18,7 +19,7 @@ def turned(pictures: FloatArray, turn: Turn) -> FloatArray:
     >>> turned(np.array([[1.0, 2.0]], np.float32), (1, False)).tolist()
     [[2.0], [1.0]]
     """
-    return np.rot90(pictures[..., ::-1] if turn[1] else pictures, turn[0], axes=(-2, -1))
+    return orient(pictures, turn[0] + (4 if turn[1] else 0), axes=(-2, -1))
 
 
 def linear_of(turn: Turn) -> Matrix:

@@ -45,6 +45,9 @@ share of all levels, and the share of its rows or columns that have it at one pl
 SEAM_RANGE = (5, 95)
 """Percentiles between which all levels lie. By hand."""
 
+BRIDGE = 7
+"""Pixels across the places at which touching objects are split, at one of the thresholds. By hand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blob:
@@ -115,7 +118,7 @@ def raised(canvas: Canvas, number: int) -> ByteArray:
 def _foregrounds(grey: ByteArray) -> Iterator[npt.NDArray[Any]]:
     level, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
     cross = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))
-    wide = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (7, 7))
+    wide = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (BRIDGE, BRIDGE))
     for share in SHARES:
         bright = (grey > share * level).astype(np.uint8)
         yield cv2.morphologyEx(bright, cv2.MORPH_OPEN, cross)
@@ -144,6 +147,17 @@ def _parts(foreground: npt.NDArray[Any], corner: tuple[int, int], smallest: int,
             patch = Patch(top + corner[0], left + corner[1], mask > 0)
             x, y = patch.centre
             yield Blob(patch, x, y, area)
+
+
+def find_spots(canvas: Canvas, radius: float, *, most: int) -> FloatArray:
+    """Middles (x, y) of what is brighter or darker than its surroundings at this size, the clearest first."""
+    width = radius / np.sqrt(2)
+    response = np.abs(cv2.Laplacian(cv2.GaussianBlur(canvas.grey, (0, 0), width), cv2.CV_32F))
+    response[canvas.blocked] = 0
+    highest = (response >= cv2.dilate(response, np.ones((3, 3), np.uint8))) & (response > 0)
+    rows, columns = np.nonzero(highest)
+    order = np.argsort(-response[rows, columns], kind="stable")[:most]
+    return np.column_stack([columns, rows])[order].astype(np.float32)
 
 
 def is_cut(grey: FloatArray, patch: Patch) -> bool:

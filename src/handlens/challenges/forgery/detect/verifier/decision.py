@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,11 @@ FILE = "decision.json"
 
 CLOSEST = 1e-9
 """How near a probability may come to 0 or 1 before its log-odds are taken. Rule: far below what a fit can tell."""
+
+
+SENSITIVITIES: Mapping[str, float] = {"low": 0.25, "normal": 0.5, "high": 0.75}
+"""Where the named sensitivities lie on the scale from 0, nothing is answered, to 1, everything is that may be.
+Rule: evenly apart, as promised."""
 
 
 class Verifier(Protocol):
@@ -41,6 +47,9 @@ class Decision:
 
     `worth` is the oF1 to be expected of an answer for a forged figure. `slope` and `offset` bring the surest match to
     the probability that the figure is forged. `strict` is the probability that hardly an authentic figure exceeds.
+    `further` is the probability from which a group is answered beside one that is surer. `low` and `high` are the least
+    probabilities of a figure that is answered at these sensitivities; None where too few authentic figures were seen to
+    tell.
     """
 
     verifier: Verifier
@@ -48,6 +57,14 @@ class Decision:
     slope: float = 1.0
     offset: float = 0.0
     strict: float = 0.0
+    further: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    sensitivity: float = SENSITIVITIES["normal"]
+
+    def at(self, sensitivity: float) -> Decision:
+        """The same, more or less easily convinced."""
+        return replace(self, sensitivity=sensitivity)
 
     def figure(self, surest: float) -> float:
         """The probability that a figure is forged, given that of its surest match."""
@@ -55,11 +72,28 @@ class Decision:
 
     @property
     def least(self) -> float:
-        """Least probability at which an answer is given: worth more than `authentic`, p f > 1 - p, and seldom wrong."""
-        return max(1 / (1 + self.worth), self.strict)
+        """Least probability at which an answer is given: at normal sensitivity where it is worth more than `authentic`,
+        p f > 1 - p, and seldom wrong; between the named sensitivities in proportion.
+        """
+        normal = max(1 / (1 + self.worth), self.strict)
+        low = max(normal, (1 + normal) / 2 if self.low is None else self.low)
+        high = min(normal, normal / 2 if self.high is None else self.high)
+        if self.sensitivity == SENSITIVITIES["normal"]:
+            return normal
+        return float(np.interp(self.sensitivity, (0, *SENSITIVITIES.values(), 1), (1, low, normal, high, 0)))
+
+    def count_answered(self, probabilities: Sequence[float]) -> int:
+        """How many of some groups are the answer, given how sure each is, the surest first.
+
+        Once a figure is answered, a wrong group beside a right one costs no more than a missing one.
+        """
+        if not probabilities or self.figure(probabilities[0]) <= self.least:
+            return 0
+        return sum(each >= self.further or self.figure(each) > self.least for each in probabilities)
 
     def to_json(self) -> str:
-        numbers = {name: getattr(self, name) for name in ("worth", "slope", "offset", "strict")}
+        names = ("worth", "slope", "offset", "strict", "further", "low", "high")
+        numbers = {name: getattr(self, name) for name in names}
         return json.dumps(self.verifier.to_record() | numbers, indent=1) + "\n"
 
 

@@ -44,6 +44,9 @@ LEAST_CONTRAST = 4.0
 LEAST_GAIN, MOST_GAIN = 0.05, 20.0
 """Limits of the gain between a region and its copy. Rule: its logarithm stays finite."""
 
+SHARPEST, SOFTEST = 0.9, 0.25
+"""Quantiles of the sharpness of edges: of a panel's sharp ones, and of the soft parts of an outline. By hand."""
+
 
 def with_seams(canvas: Canvas, matches: Sequence[Match]) -> list[Match]:
     """The matches, objects with the evidence of their outlines: a larger region has none that could be told."""
@@ -102,7 +105,7 @@ class Seams:
         edgy = np.where(free, levels, 0)[cut].reshape(shape).max(axis=(1, 3), initial=0) > EDGY
         if edgy.sum() < FEW_BLOCKS:
             return UNKNOWN
-        median, top = np.quantile(sharpest[edgy], [0.5, 0.9])
+        median, top = np.quantile(sharpest[edgy], [0.5, SHARPEST])
         return float(median), float(top)
 
     def outline(self, patch: Patch) -> tuple[float, float, float]:
@@ -124,7 +127,7 @@ class Seams:
         sharpest = np.zeros(SECTORS, np.float32)
         np.maximum.at(sharpest, sector, steps[y, x])
         sharpest = sharpest[np.bincount(sector, minlength=SECTORS) > 0]
-        low, median = np.quantile(sharpest, [0.25, 0.5])
+        low, median = np.quantile(sharpest, [SOFTEST, 0.5])
         return float(low), float(median), self._halo(mask, rows, columns)
 
     def _halo(self, mask: ByteArray, rows: slice, columns: slice) -> float:

@@ -1,6 +1,6 @@
 """Boosted trees that correct the curve of a tier: what indicates a copy only together, as a seam with a fair match.
 
-They are fitted by LightGBM (`fitting`), and evaluated here without it.
+They are fitted by LightGBM (`verifier_fitting`), and evaluated here without it.
 """
 
 from __future__ import annotations
