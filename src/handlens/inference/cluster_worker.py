@@ -92,8 +92,8 @@ def _kept(payload: bytes, token: str) -> tuple[Callable[[Any], Any], Path]:
     return kept[1], kept[2]
 
 
-def forget(token: str) -> None:
-    """Let a predictor go, and its folders, when its client needs it no more."""
+async def forget(token: str) -> None:
+    """Let a predictor go, and its folders, when its client needs it no more. Dask waits for all but coroutines."""
     for thread, kept in list(_KEPT.items()):
         if kept[0] == token:
             _drop(thread)
