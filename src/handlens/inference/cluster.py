@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from handlens.errors import HandlensError
 from handlens.inference.cluster_worker import Files, forget, packed, same, work_on
-from handlens.inference.executors import Executor, Job, pickled
+from handlens.inference.executors import Executor, MapJob, pickled
 from handlens.io.files import replacing
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DaskExecutor(Executor):
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def run(self, job: Job[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
         run = _Run(self.client, packed(job.make), job.items, job.name, job.survive)
         try:
             for index, files, value in run.results():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from handlens.errors import DataError, HandlensError
-from handlens.inference.executors import Executor, Item, Job, Result, held_interrupt, threads_each, usable_cores
+from handlens.inference.executors import Executor, Item, MapJob, Result, held_interrupt, threads_each, usable_cores
 from handlens.io.extras import need
 from handlens.io.gate import read_text
 
@@ -68,7 +68,7 @@ class _Later(Executor):
     def is_here(self) -> bool:
         return False
 
-    def run(self, job: Job[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
         self.started = self.started or self.start()
         return self.started.run(job)
 

@@ -30,7 +30,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Generic[Item, Result]):
+class MapJob(Generic[Item, Result]):
     """What `Executor.map` is asked for."""
 
     make: Callable[[Path | None], Callable[[Item], Result]]
@@ -51,7 +51,7 @@ class Executor(ABC):
         """Whether all is done in this process, which can then report parts of an item."""
 
     @abstractmethod
-    def run(self, job: Job[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
         """`map`, for those who implement it."""
 
     def map(
@@ -69,7 +69,7 @@ class Executor(ABC):
         `out` before their item's result is. That folder is another one where the process has another disk: they are
         brought to `out`. Errors, `name`, `survive` and closing are as in `map_in_processes`.
         """
-        return self.run(Job(make, items, out, name, survive))
+        return self.run(MapJob(make, items, out, name, survive))
 
     def each(
         self, work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, progress: Progress
@@ -94,7 +94,7 @@ class Processes(Executor):
     def is_here(self) -> bool:
         return self.workers <= 1
 
-    def run(self, job: Job[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
         make = partial(job.make, job.out)
         return map_in_processes(make, job.items, workers=self.workers, name=job.name, survive=job.survive)
 

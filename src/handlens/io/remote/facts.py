@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FileFacts:
     """Of a file: bytes, seconds since 1970 and a tag that changes with its content, as far as they are told."""
 
     size: int = 0
@@ -22,14 +22,14 @@ class Facts:
     folder: bool = False
 
 
-FOLDER = Facts(folder=True)
+FOLDER = FileFacts(folder=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """Bytes of a file as they come: those that were asked for, or the whole of it, where a server knows no parts."""
 
-    facts: Facts
+    facts: FileFacts
     whole: bool
     parts: Iterator[bytes]
 
@@ -45,13 +45,13 @@ class Transient(Exception):  # noqa: N818 - no error yet: it is tried again
 class Server(Protocol):
     """One kind of server. Each call may raise Transient, and DataError where trying again is of no use."""
 
-    def look(self, path: RemotePath) -> Facts | None:
+    def look(self, path: RemotePath) -> FileFacts | None:
         """None where there is nothing."""
 
     def read(self, path: RemotePath, start: int, end: int | None) -> AbstractContextManager[Body | None]:
         """The bytes from `start` to `end`, the latter excluded; None where there is nothing."""
 
-    def entries(self, path: RemotePath) -> list[tuple[str, Facts | None]]:
+    def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
         """What lies in a folder, in any order; None where nothing more is told of a file."""
 
     def write(self, path: RemotePath, file: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from handlens.errors import DataError
-from handlens.io.remote.facts import FOLDER, Body, Facts, Transient
+from handlens.io.remote.facts import FOLDER, Body, FileFacts, Transient
 
 if TYPE_CHECKING:
     import urllib3
@@ -44,13 +44,13 @@ FILES = (".json", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".csv", ".parquet", 
 class HttpServer:
     """All of them: connections are kept by host."""
 
-    def look(self, path: RemotePath) -> Facts | None:
+    def look(self, path: RemotePath) -> FileFacts | None:
         found = self._look(_url(path))
         if found is not None or path.name.lower().endswith(FILES):
             return found
         return FOLDER if any(self._look(f"{_url(path)}/{mark}") is not None for mark in MARKS) else None
 
-    def _look(self, url: str) -> Facts | None:
+    def _look(self, url: str) -> FileFacts | None:
         with _asked("HEAD", url, {}) as answer:
             if answer.status in (403, 405, 501):  # as addresses that are signed for reading alone answer
                 return self._look_by_reading(url)
@@ -63,7 +63,7 @@ class HttpServer:
                 return self._look_by_reading(url)
             return _facts(answer, int(answer.headers["content-length"]))
 
-    def _look_by_reading(self, url: str) -> Facts | None:
+    def _look_by_reading(self, url: str) -> FileFacts | None:
         with _asked("GET", url, {"Range": "bytes=0-0"}) as answer:
             if answer.status in _NOTHING:
                 return None
@@ -84,7 +84,7 @@ class HttpServer:
             _refuse(answer, url)
             yield Body(_facts(answer, _total(answer, url)), answer.status != 206, _parts(answer))
 
-    def entries(self, path: RemotePath) -> list[tuple[str, Facts | None]]:
+    def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
         url = f"{_url(path)}/"
         with _asked("GET", url, {}) as answer:
             kind = answer.headers.get("content-type", "")
@@ -230,11 +230,11 @@ def _is_folder(answer: Any, url: str) -> bool:
     return bool(answer.status < 300 and page and not name.lower().endswith((".html", ".htm")))
 
 
-def _facts(answer: Any, size: int) -> Facts:
+def _facts(answer: Any, size: int) -> FileFacts:
     modified = 0.0
     with suppress(ValueError, TypeError, KeyError):
         modified = parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
-    return Facts(size, modified, answer.headers.get("etag", ""))
+    return FileFacts(size, modified, answer.headers.get("etag", ""))
 
 
 def _total(answer: Any, url: str) -> int:
@@ -258,11 +258,11 @@ class _Links(HTMLParser):
             self.found += [value for name, value in attrs if name == "href" and value]
 
 
-def _links(text: str, url: str) -> dict[str, Facts | None]:
+def _links(text: str, url: str) -> dict[str, FileFacts | None]:
     """What a page that lists a folder leads to in it, as every usual server writes one."""
     parser = _Links()
     parser.feed(text)
-    base, found = urlsplit(url), dict[str, Facts | None]()
+    base, found = urlsplit(url), dict[str, FileFacts | None]()
     for link in parser.found:
         target = urlsplit(urljoin(url, link))
         below = target.path.removeprefix(base.path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from handlens.errors import DataError
 from handlens.io.extras import need
-from handlens.io.remote.facts import FOLDER, Body, Facts, Transient
+from handlens.io.remote.facts import FOLDER, Body, FileFacts, Transient
 from handlens.io.remote.http import CONNECT_SECONDS, QUIET_SECONDS, STEP
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LOG_IN = "log in as for the cloud's own program; for a public bucket set AWS_SKI
 class ObjectServer:
     """Buckets: a folder is what names have in common before a slash."""
 
-    def look(self, path: RemotePath) -> Facts | None:
+    def look(self, path: RemotePath) -> FileFacts | None:
         store, key = _store(path), path.key
         if key:
             try:
@@ -62,7 +62,7 @@ class ObjectServer:
             _raise(path, error)
         yield Body(_facts(found.meta), asked is None, _parts(path, found))
 
-    def entries(self, path: RemotePath) -> list[tuple[str, Facts | None]]:
+    def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
         try:
             found = _obstore(path).list_with_delimiter(_store(path), f"{path.key}/" if path.key else None)
         except Exception as error:
@@ -118,8 +118,8 @@ def _store(path: RemotePath) -> Any:
         raise DataError(f"{_words(error)}: {remedy}", file=path) from None
 
 
-def _facts(meta: Any) -> Facts:
-    return Facts(int(meta["size"]), meta["last_modified"].timestamp(), meta.get("e_tag") or "")
+def _facts(meta: Any) -> FileFacts:
+    return FileFacts(int(meta["size"]), meta["last_modified"].timestamp(), meta.get("e_tag") or "")
 
 
 def _name(key: str) -> str:

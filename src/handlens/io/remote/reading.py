@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from handlens.errors import DataError
-from handlens.io.remote.facts import Body, Facts, Server, Transient
+from handlens.io.remote.facts import Body, FileFacts, Server, Transient
 from handlens.io.remote.path import RemotePath
 from handlens.io.remote.ring import ring
 
@@ -91,11 +91,11 @@ def persist(path: RemotePath, ask: Callable[[], Result]) -> Result:
             patience.bear(failure)
 
 
-_looked: OrderedDict[str, tuple[float, Facts | None]] = OrderedDict()
+_looked: OrderedDict[str, tuple[float, FileFacts | None]] = OrderedDict()
 _looking = threading.Lock()
 
 
-def look(path: RemotePath) -> Facts | None:
+def look(path: RemotePath) -> FileFacts | None:
     """What the server tells of a file or folder; None where there is nothing."""
     with _looking:
         known = _looked.get(str(path))
@@ -104,7 +104,7 @@ def look(path: RemotePath) -> Facts | None:
     return _note(path, persist(path, partial(server_of(path).look, path)))
 
 
-def _note(path: RemotePath, facts: Facts | None) -> Facts | None:
+def _note(path: RemotePath, facts: FileFacts | None) -> FileFacts | None:
     with _looking:
         _looked[str(path)] = time.monotonic(), facts
         _looked.move_to_end(str(path))
@@ -129,7 +129,9 @@ def write(path: RemotePath, file: Path) -> None:
         _looked.pop(str(path), None)
 
 
-def _fetch(path: RemotePath, start: int, end: int | None, facts: Facts | None, most: int) -> tuple[Facts, int, bytes]:
+def _fetch(
+    path: RemotePath, start: int, end: int | None, facts: FileFacts | None, most: int
+) -> tuple[FileFacts, int, bytes]:
     """The bytes from `start` to `end`, and where they begin: at 0 where the server sends whole files alone.
 
     A connection that breaks is taken up where it broke. `facts` is what was told before: another file is refused.
@@ -163,7 +165,7 @@ def _fetch(path: RemotePath, start: int, end: int | None, facts: Facts | None, m
     raise FileNotFoundError(2, "no such file", str(path))
 
 
-def _refuse_other(path: RemotePath, before: Facts | None, body: Body) -> None:
+def _refuse_other(path: RemotePath, before: FileFacts | None, body: Body) -> None:
     now = body.facts
     if before is not None and (before.size, before.tag) != (now.size, now.tag):
         with _looking:
@@ -188,7 +190,7 @@ def askers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="handlens-read")
 
 
-def read_part(path: RemotePath, facts: Facts, start: int, end: int) -> bytes:
+def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
     """These bytes of a file, from what is kept and from the server."""
     end = min(end, facts.size)
     if start >= end:
@@ -197,7 +199,7 @@ def read_part(path: RemotePath, facts: Facts, start: int, end: int) -> bytes:
         return _assemble(path, facts, start, end)
 
 
-def _assemble(path: RemotePath, facts: Facts, start: int, end: int) -> bytes:
+def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
     key = (str(path), facts.tag, facts.size)
     kept, fetched = ring(), dict[int, bytes]()
     for low, high in kept.gaps(key, start, end):
@@ -214,7 +216,7 @@ def _assemble(path: RemotePath, facts: Facts, start: int, end: int) -> bytes:
     return bytes(answer)
 
 
-def read_parts(path: RemotePath, facts: Facts, parts: Iterable[tuple[int, int]]) -> None:
+def read_parts(path: RemotePath, facts: FileFacts, parts: Iterable[tuple[int, int]]) -> None:
     """Fetch these parts at the same time, neighbours together; they are kept until they are read."""
     key = (str(path), facts.tag, facts.size)
     with _alone(path):
@@ -271,7 +273,7 @@ def read_whole(path: RemotePath, *, most: int) -> bytes | None:
 class RemoteFile(io.RawIOBase):
     """A file on a server, open for reading. What is read one after the other is read ahead, further and further."""
 
-    def __init__(self, path: RemotePath, facts: Facts) -> None:
+    def __init__(self, path: RemotePath, facts: FileFacts) -> None:
         self.path, self.facts = path, facts
         self.at, self.came, self.ahead = 0, -1, BLOCK
 
