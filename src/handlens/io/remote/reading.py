@@ -22,7 +22,7 @@ from handlens.io.remote.ring import ring
 Result = TypeVar("Result")
 
 TRIES = 6
-"""Of one thing, before it is given up; the count begins anew whenever bytes came."""
+"""Tries of one thing, before an error; counted from zero again whenever bytes came."""
 
 FIRST_WAIT, LONGEST_WAIT, ASKED_WAIT = 0.25, 8.0, 60.0
 """Seconds before it is tried again, doubled each time, and the most that a server's own wish is followed."""
