@@ -99,9 +99,11 @@ def _score(challenge: AnyChallenge) -> click.Command:
 def _page_of(file: Path, out: Path | None) -> Path | None:
     """Where the page goes: as asked for, else beside the submission, unless a file of others has that name."""
     from handlens.errors import DataError
+    from handlens.io.gate import RemotePath
     from handlens.report.page import refuse_foreign_page
 
-    target = out or file.with_name(f"{file.stem}.report.html")
+    name = f"{file.stem}.report.html"
+    target = out or (Path(name) if isinstance(file, RemotePath) else file.with_name(name))
     try:
         refuse_foreign_page(target)
     except DataError as error:
