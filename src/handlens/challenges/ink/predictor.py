@@ -30,6 +30,7 @@ from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, is_model, open_model
 from handlens.inference.session import Session, check_probabilities
 from handlens.io.extras import need
+from handlens.io.gate import place
 from handlens.io.volumes import Stack, is_coloured
 from handlens.io.volumes.memory import open_array
 from handlens.masks.rle import Rle
@@ -143,7 +144,7 @@ class InkPredictor:
 def as_fragment(value: Any, mask: Any = None) -> Scan:
     """What a notebook passes, as a fragment; without a mask the scan is where it is not 0."""
     if isinstance(value, str | Path):
-        stack, inside = open_fragment(Path(value))
+        stack, inside = open_fragment(place(value))
     else:
         array = np.asarray(value)
         array = array[None] if array.ndim == 2 else array
