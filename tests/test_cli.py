@@ -558,7 +558,7 @@ def test_the_shell_completes_commands_challenges_and_options():
 def test_only_shipped_models_are_listed():
     shown = run("list", "--models")
     pages = json.loads(run("list", "--models", "--json").stdout)
-    assert [page["challenge"] for page in pages] == ["forgery", "forgery", "ink", "ink", "cells", "lesions"]
+    assert [page["challenge"] for page in pages] == ["forgery", "forgery", "ink", "ink", "cells", "cells", "lesions"]
     for page in pages:
         assert page["licence"] in shown.output
         place = Path(page["folder"])
