@@ -1,6 +1,7 @@
 """What a Dask cluster costs: overhead for small cases, throughput, time to the first result, memory of the client.
 
 python bench/cluster.py             ten minutes; --quick does a tenth of the work
+python bench/cluster.py --only memory     the client's memory after 1,000 to 100,000 cases; --only http: bytes
 
 Both sides are measured in one run, in turn, on this machine: two processes of this machine against two workers of a
 scheduler on loopback. Scheduler and workers are processes of their own, so that the client's memory is the client's.
@@ -116,16 +117,71 @@ def resident_mib() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def measure_memory(dask: Executor, make: Any, share: int) -> None:
+    for count in (1000, 10_000 // share, 100_000 // share):
+        seconds_each(dask, make, count)
+        print(f"memory of the client after {count:,} more cases: {resident_mib():.0f} MiB", flush=True)
+
+
+def compare_bytes(share: int) -> None:
+    """A stack over HTTP, by the passes that ink makes over it, against the bytes of its files."""
+    import tempfile
+
+    import numpy as np
+    import tifffile
+    import zarr
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from range_server import serving
+
+    from handlens.challenges.ink.window import Window, find_surface
+    from handlens.io import volumes
+    from handlens.io.gate import place
+
+    side = 2400 // share * 2
+    planes = np.random.default_rng(0).integers(0, 2**16, (24, side, side), np.uint16)
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "layers").mkdir()
+        for number, plane in enumerate(planes):
+            tifffile.imwrite(root / "layers" / f"{number:02d}.tif", plane, rowsperstrip=16)
+        zarr.create_array(root / "scan.zarr", data=planes, chunks=(8, 128, 128), zarr_format=2)
+        for kind in ("layers", "scan.zarr"):
+            size = sum(path.stat().st_size for path in (root / kind).rglob("*") if path.is_file())
+            with serving(root) as server:
+                started = time.perf_counter()
+                stack = volumes.open_stack(place(f"{server.address}/{kind}"))
+                stack.read_band(0, min(64, side), 0, stack.depth)
+                first = time.perf_counter() - started
+                surface = find_surface(stack, np.ones(stack.shape, bool), Window())
+                for top in range(0, side, 256):
+                    surface.read(top, min(top + 256, side))
+                print(
+                    f"{kind} over HTTP: {server.sent / size:.4f} times its {size:,} bytes (bar: 1.1),"
+                    f" {server.requests:,} requests, first rows after {first:.2f} s",
+                    flush=True,
+                )
+
+
 def main() -> None:
     import cluster as cases  # by the name that workers know
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    share = 10 if parser.parse_args().quick else 1
+    parser.add_argument("--only", choices=["costs", "memory", "http"], help="one part alone")
+    given = parser.parse_args()
+    share = 10 if given.quick else 1
+    if given.only in (None, "http"):
+        compare_bytes(share)
+    if given.only == "http":
+        return
     nothing, work = cases.make_nothing, cases.make_busy
     started = time.perf_counter()
     with running_cluster() as (address, tree), open_cluster(address) as dask:
         next(dask.map(nothing, [1, 2]))
+        if given.only == "memory":
+            measure_memory(dask, nothing, share)
+            return
         print(f"scheduler and workers, from nothing to the first result: {time.perf_counter() - started:.2f} s")
         here, there = compare(dask, nothing, 3000 // share, 3)
         before, after = (statistics.median(each for _, each in side) * 1000 for side in (here, there))
@@ -141,9 +197,8 @@ def main() -> None:
         print("  rounds:", ", ".join(f"{ratio:.2f}" for ratio in ratios))
         before, after = (cpu_each(side, work, 200 // share, tree) * 1000 for side in (Processes(WORKERS), dask))
         print(f"  in processor time: {before / after:.2f}; a case has {before:.1f} and {after:.1f} ms")
-        for count in (1000, 100_000 // share):
-            seconds_each(dask, nothing, count)
-            print(f"memory of the client after {count:,} more cases: {resident_mib():.0f} MiB", flush=True)
+        if given.only is None:
+            measure_memory(dask, nothing, share)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,12 @@ ERRORS = {
 }
 
 
+def count_kept():
+    from handlens.inference import cluster_worker
+
+    return len(cluster_worker._KEPT)
+
+
 def make_square():
     return square
 

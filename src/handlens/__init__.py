@@ -100,9 +100,9 @@ def load(
     from handlens import pipeline
 
     chosen = challenge(name)
-    place = None if model is None else Path(model)
+    folder = None if model is None else Path(model)
     settings = chosen.settings(**options)
-    return pipeline.load(chosen, settings=settings, model=place, solver=solver, threads=threads, untrusted=untrusted)
+    return pipeline.load(chosen, settings=settings, model=folder, solver=solver, threads=threads, untrusted=untrusted)
 
 
 def sample(name: str, folder: str | Path, *, seed: int = 0, cases: int = 0, size: int = 0, **options: Any) -> Path:
@@ -114,12 +114,13 @@ def sample(name: str, folder: str | Path, *, seed: int = 0, cases: int = 0, size
     ['test', 'train', 'truth']
     """
     from handlens import pipeline
+    from handlens.io.gate import place
 
     chosen = challenge(name)
     usual = chosen.sample_defaults
     count, side = cases or usual.cases, size or usual.size
-    pipeline.sample(chosen, Path(folder), seed=seed, cases=count, size=side, settings=chosen.settings(**options))
-    return Path(folder)
+    pipeline.sample(chosen, place(folder), seed=seed, cases=count, size=side, settings=chosen.settings(**options))
+    return place(folder)
 
 
 def check(name: str, file: str | Path, *, data: str | Path, part: Part | None = None, **options: Any) -> list[Problem]:
@@ -133,9 +134,10 @@ def check(name: str, file: str | Path, *, data: str | Path, part: Part | None = 
     no row for img 1
     """
     from handlens import pipeline
+    from handlens.io.gate import place
 
     chosen = challenge(name)
-    return pipeline.check(chosen, Path(file), Path(data), chosen.settings(**options), part)
+    return pipeline.check(chosen, place(file), place(data), chosen.settings(**options), part)
 
 
 def score(name: str, file: str | Path, *, truth: str | Path, part: Part | None = None, **options: Any) -> Score:
@@ -152,9 +154,10 @@ def score(name: str, file: str | Path, *, truth: str | Path, part: Part | None =
     (0.8333333333333333, 0.6666666666666666)
     """
     from handlens import pipeline
+    from handlens.io.gate import place
 
     chosen = challenge(name)
-    return pipeline.score(chosen, Path(file), Path(truth), chosen.settings(**options), part)
+    return pipeline.score(chosen, place(file), place(truth), chosen.settings(**options), part)
 
 
 def solve(
@@ -191,14 +194,15 @@ def solve(
     """
     from handlens import pipeline
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.gate import place
 
     chosen = challenge(name)
     seconds = pipeline.read_duration(deadline) if isinstance(deadline, str) else deadline
     with open_executor(cluster, None if workers == 1 else workers) as executor, _progress(name, progress) as shown:
         return pipeline.solve(
             chosen,
-            Path(folder),
-            Path(out),
+            place(folder),
+            place(out),
             form=form,
             part=part,
             settings=chosen.settings(**options),
@@ -247,11 +251,12 @@ def judge(
 ) -> Judgement:
     """Run untrusted models on the labelled cases of a data folder, each in a sandbox, and rank them."""
     from handlens import pipeline
+    from handlens.io.gate import place
 
     chosen = challenge(name)
-    paths, settings = [Path(model) for model in models], chosen.settings(**options)
+    paths, settings = [place(model) for model in models], chosen.settings(**options)
     with _progress("judge", progress) as shown:
-        return pipeline.judge(chosen, paths, Path(data), settings, part=part, limits=limits, progress=shown)
+        return pipeline.judge(chosen, paths, place(data), settings, part=part, limits=limits, progress=shown)
 
 
 def inspect(
@@ -271,14 +276,15 @@ def inspect(
     """
     from handlens.challenges.forgery import inspection
     from handlens.inference.cluster_spec import open_executor
+    from handlens.io.gate import place
 
     paths = [figures] if isinstance(figures, str | Path) else list(figures)
-    place = None if out is None else Path(out)
+    target = None if out is None else place(out)
     started = None if workers == 1 else workers
     with open_executor(cluster, started) as executor, _progress("inspect", progress) as shown:
         return inspection.inspect_figures(
-            [Path(path) for path in paths],
-            place,
+            [place(path) for path in paths],
+            target,
             seconds=seconds,
             sensitivity=sensitivity,
             workers=workers,

@@ -146,7 +146,9 @@ ContraSettingsT = TypeVar("ContraSettingsT", bound=Settings, contravariant=True)
 class WriteSample(Protocol[ContraSettingsT]):
     """Writes synthetic data in the true layout into an empty folder."""
 
-    def __call__(self, folder: Path, /, *, seed: int, cases: int, size: int, settings: ContraSettingsT) -> None: ...
+    def __call__(
+        self, folder: Path, /, *, seed: int, cases: int, size: int, settings: ContraSettingsT, **more: Any
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,8 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     read_cases   the cases of one part of a data folder; an empty list where the part is absent
     open_truth   labelled cases of a data folder or a solution file
     survey       what is in a data folder, and what is wrong with it
-    write_sample synthetic data into an empty folder: (folder, seed=, cases=, size=, settings=)
+    write_sample synthetic data into an empty folder: (folder, seed=, cases=, size=, settings=). One that also takes
+                 `each=` writes its cases by it, so that they can be shared among machines: see `one_by_one`
     codec        how answers are written, under these settings
     score        the exact score of parsed answers, one for every case of the truth
     perfect      the answer that matches a label
@@ -251,16 +254,18 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts    files that `solve` writes for every case under these settings
     summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
+    tiled        whether the predictor can share the parts of one case: it heeds `Work.share`
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
-    masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
+    masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
     fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
     sandboxed    whether `load` heeds the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  out-of-fold numbers: (folder, run, settings, progress). It resumes; KeyboardInterrupt where stopped
-    judge        runs untrusted models, each in a sandbox, and ranks them: (models, truth, settings, limits, progress)
+    judge        runs untrusted models, each in a sandbox, and ranks them: (models, truth, settings, limits, progress);
+                 with `executor=`, on other machines
     """
 
     name: str
@@ -283,6 +288,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = no_artefacts
     summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = no_summary
     parallel: bool = False
+    tiled: bool = False
     contest: str = ""
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None
@@ -291,7 +297,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     sandboxed: bool = False
     training_fields: Sequence[Settings] = ()
     train: Callable[[Path, Path, SettingsT, Progress], Mapping[str, float]] | None = None
-    judge: Callable[[Sequence[Path], Truth[LabelT], SettingsT, Limits, Progress], Judgement] | None = None
+    judge: Callable[..., Judgement] | None = None
 
     def __repr__(self) -> str:
         return f"<Challenge {self.name}: {self.title}; {self.metric}>"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Progress(Protocol):
@@ -18,6 +22,27 @@ class Progress(Protocol):
 
 def no_progress(_done: int, _total: int, _words: str = "", /) -> None:
     """Progress that nobody is told."""
+
+
+class Each(Protocol):
+    """Does the work of every item, which writes files into the folder that it is given; results in order."""
+
+    def __call__(
+        self, work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, /
+    ) -> list[Result]: ...
+
+
+def one_by_one(work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, /) -> list[Result]:
+    """`Each` in this process, in order."""
+    return [work(folder, item) for item in items]
+
+
+class Share(Protocol):
+    """Gives the items of one case to other processes; index and result of each, as they come: `Executor.map`."""
+
+    def __call__(
+        self, make: Callable[[Path | None], Callable[[Item], Result]], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]: ...
 
 
 class Checkpoints(Protocol):
@@ -50,11 +75,13 @@ class Work:
     keep         names of the artefacts that the prediction should hold, beside its answer
     progress     called with the parts of the case that are done, of how many
     checkpoints  where finished parts of a large case are kept until its answer is there
+    share        how parts of the case are given to other machines; None where they are not
     """
 
     keep: frozenset[str] = frozenset()
     progress: Progress = no_progress
     checkpoints: Checkpoints = field(default_factory=NoCheckpoints)
+    share: Share | None = None
 
 
 ALONE = Work()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,15 +15,21 @@ from clusters import Cluster, kill, wait_for
 
 from handlens.errors import DataError, HandlensError, ModelError, SubmissionError
 from handlens.inference.executors import Processes
+from handlens.io import gate
 
 pytest.importorskip("distributed")
 
-from handlens.inference.cluster import packed
 from handlens.inference.cluster_spec import open_cluster, read_cluster_file
+from handlens.inference.cluster_worker import packed
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings(  # connections to processes that were killed: Dask leaves them to the collector
+        r"ignore:unclosed <socket\.socket:ResourceWarning",
+        r"ignore:unclosed event loop:ResourceWarning",
+        r"ignore:unclosed transport:ResourceWarning",
+        r"ignore:Exception ignored in. <(socket|function _SelectorTransport|asyncio):pytest.PytestUnraisableExceptionWarning",
+    ),
 ]
 
 
@@ -312,6 +319,102 @@ def test_inspecting_on_a_cluster_leaves_the_same_files(dask, tmp_path):
     assert len(files_of(tmp_path / "here")) > 6
 
 
+def test_the_tiles_of_one_fragment_are_shared(dask, tmp_path):
+    """Also with the stack on a web server, which the workers read themselves."""
+    from range_server import serving
+
+    from handlens import pipeline, registry
+
+    ink = registry.challenge("ink")
+    settings = ink.settings(turns=1, slices=8)
+    pipeline.sample(ink, tmp_path / "data", seed=4, cases=1, size=352, settings=settings)
+    pipeline.solve(ink, tmp_path / "data", tmp_path / "here", settings=settings)
+    with serving(tmp_path) as server:
+        asked = []
+        dask.map, before = (
+            (lambda make, items, **how: asked.append(list(items)) or before(make, items, **how)),
+            dask.map,
+        )
+        try:
+            for place, folder in (("there", tmp_path / "data"), ("far", gate.place(f"{server.address}/data"))):
+                pipeline.solve(ink, folder, tmp_path / place, settings=settings, executor=dask)
+        finally:
+            del dask.map
+    assert asked == [[0, 1], [0, 1]]
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there") == files_of(tmp_path / "far")
+
+
+@pytest.mark.parametrize(("name", "cases", "size"), [("cells", 2, 64), ("lesions", 2, 32), ("forgery", 2, 96)])
+def test_synthetic_data_is_the_same(name, cases, size, dask, tmp_path):
+    from handlens import pipeline, registry
+
+    for place, executor in (("here", None), ("there", dask)):
+        pipeline.sample(registry.challenge(name), tmp_path / place, seed=4, cases=cases, size=size, executor=executor)
+    here, there = (
+        {path.relative_to(tmp_path / place): path.read_bytes() for path in (tmp_path / place).rglob("*.*")}
+        for place in ("here", "there")
+    )
+    assert here == there
+    assert len(here) > 6
+
+
+def test_a_plug_in_that_knows_nothing_of_sharing_is_told(dask, tmp_path):
+    from dataclasses import replace
+
+    from handlens import pipeline, registry
+
+    def write_sample(folder, /, *, seed, cases, size, settings):
+        raise AssertionError
+
+    challenge = replace(registry.challenge("cells"), write_sample=write_sample)
+    with pytest.raises(HandlensError, match="cells makes its cases in one process: leave --cluster out"):
+        pipeline.sample(challenge, tmp_path / "x", seed=0, cases=1, size=64, executor=dask)
+
+
+def test_models_are_judged_by_workers(dask, tmp_path):
+    """Their files and the photographs travel or lie in one place; labels never leave the client."""
+    import hostile_models
+
+    from handlens import pipeline, registry
+
+    lesions = registry.challenge("lesions")
+    pipeline.sample(lesions, tmp_path / "data", seed=1, cases=6, size=32)
+    good = hostile_models.write(tmp_path / "good.onnx", hostile_models.honest())
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    paths = [good, tmp_path / "bad.onnx", tmp_path / "absent.onnx"]
+    here, there = (
+        pipeline.judge(lesions, paths, tmp_path / "data", lesions.settings(), executor=executor)
+        for executor in (None, dask)
+    )
+    assert [(each.model, each.rank, each.verdict) for each in here.models] == [
+        (each.model, each.rank, each.verdict) for each in there.models
+    ]
+    assert here.models[0].parts["Prediction Score"] == there.models[0].parts["Prediction Score"]
+    assert here.unguarded == there.unguarded
+
+
+def test_predictors_leave_with_their_run(dask):
+    run(dask, tasks.make_square, range(8))
+    wait_for(lambda: not any(dask.client.run(tasks.count_kept).values()))
+
+
+def test_it_is_said_when_all_workers_leave_and_goes_on_when_some_join(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("handlens.inference.cluster.LEFT_SECONDS", 0.2)
+    monkeypatch.setattr("handlens.inference.cluster.LOOK_AGAIN", 0.1)
+    cluster = Cluster(tmp_path)
+    try:
+        first = cluster.start_worker()
+        with open_cluster(cluster.address) as executor:
+            results = executor.map(partial(tasks.make_there, tasks.make_counter), range(400))
+            next(results)
+            kill(first)
+            threading.Timer(1.5, cluster.start_worker).start()
+            assert sum(1 for _ in results) == 399
+    finally:
+        cluster.close()
+    assert "all workers have left the cluster" in caplog.text
+
+
 def test_a_deadline_is_for_this_machine(dask, cells, tmp_path):
     from handlens import pipeline, registry
 
@@ -322,7 +425,7 @@ def test_a_deadline_is_for_this_machine(dask, cells, tmp_path):
 def test_the_commands_take_a_cluster(cluster, cells, tmp_path):
     data, expected = cells
     command = [sys.executable, "-m", "handlens", "solve", "cells", data, "-o", tmp_path / "out", "--solver", "baseline"]
-    done = subprocess.run([*command, "--no-report", "--cluster", cluster.address], capture_output=True, text=True)
+    done = subprocess.run([*command, "-q", "--no-report", "--cluster", cluster.address], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out" / "submission.csv").read_bytes() == expected
 
@@ -337,7 +440,7 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch):
 
 
 def test_another_version_on_a_worker_is_refused(dask, monkeypatch):
-    monkeypatch.setattr("handlens.inference.cluster.version", lambda _name: "9.9.9")
+    monkeypatch.setattr("handlens.inference.cluster_worker.version", lambda _name: "9.9.9")
     with pytest.raises(
         HandlensError, match=r"the worker tcp://127.0.0.1:\d+ has handlens .*, the client 9\.9\.9: install"
     ):

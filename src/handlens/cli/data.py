@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.options import JSON, PATH
-from handlens.cli.output import columns, message, print_json, with_verbosity
+from handlens.cli.options import CLUSTER, JSON, PATH
+from handlens.cli.output import columns, message, print_json, progress_bar, with_verbosity
 from handlens.errors import HandlensError, counted
 from handlens.io.gate import read_text
 
@@ -108,13 +108,19 @@ def _sample(challenge: AnyChallenge) -> click.Command:
         type=click.IntRange(64, 20_000),
         help="Side of an image in pixels.",
     )
+    @CLUSTER
     @JSON
-    def command(folder: Path, seed: int, cases: int, size: int, as_json: bool, **options: Any) -> None:
+    def command(
+        folder: Path, seed: int, cases: int, size: int, cluster: str | None, as_json: bool, **options: Any
+    ) -> None:
         """Write synthetic data: train with labels, test without, the labels of the test part in FOLDER/truth."""
         from handlens import pipeline
+        from handlens.inference.cluster_spec import open_executor
 
         settings = challenge.settings(**options)
-        pipeline.sample(challenge, folder, seed=seed, cases=cases, size=size, settings=settings)
+        how: dict[str, Any] = {"seed": seed, "cases": cases, "size": size, "settings": settings}
+        with open_executor(cluster, None) as executor, progress_bar("sample") as progress:
+            pipeline.sample(challenge, folder, **how, executor=executor, progress=progress)
         truth = folder / pipeline.TRUTH
         if as_json:
             print_json({"folder": str(folder), "truth": str(truth), "cases": cases, "seed": seed, "size": size})

@@ -29,6 +29,7 @@ from handlens.errors import counted
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Figures at the same time.  [default: 1]")
 @CLUSTER
+@click.option("--parquet", is_flag=True, help="Write tables to query: REPORT/findings/*.parquet.")
 @OVERWRITE
 @JSON
 def inspect(
@@ -38,26 +39,35 @@ def inspect(
     sensitivity: Literal["low", "normal", "high"],
     workers: int | None,
     cluster: str | None,
+    parquet: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
     """Find regions of figures that are copies of others, and show them side by side.
 
-    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files.
+    FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files; also their addresses
+    (https://, s3://).
     """
     from handlens.challenges.forgery import inspection
+    from handlens.challenges.forgery.inspection import tables
     from handlens.challenges.forgery.inspection.reading import list_skipped
+    from handlens.cli.uploads import output_folder
     from handlens.inference.cluster_spec import open_executor
     from handlens.io.images import describe_skipped
 
+    if parquet:
+        if out is None:
+            raise click.UsageError("--parquet writes files: name a folder with -o")
+        tables.refuse_missing()
     with (
+        output_folder(out) if out else nullcontext() as target,
         open_executor(cluster, workers) as executor,
         progress_bar("inspect") as progress,
         resumable() if out else nullcontext(),
     ):
         records = inspection.inspect_figures(
             figures,
-            out,
+            target,
             seconds=seconds,
             sensitivity=sensitivity,
             workers=workers or 1,
@@ -65,6 +75,8 @@ def inspect(
             overwrite=overwrite,
             progress=progress,
         )
+        if parquet and target:
+            tables.write_tables(target, records)
     unread = list_skipped(figures, out=out)
     if as_json:
         print_json({"figures": records, "skipped": [problem.as_json() for problem in unread]})

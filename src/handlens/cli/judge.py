@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from handlens.cli.groups import ChallengeGroup, with_options
-from handlens.cli.options import PART, PATH
+from handlens.cli.options import CLUSTER, PART, PATH
 from handlens.cli.output import (
     details,
     make_table,
@@ -57,6 +57,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         type=click.FloatRange(0.1, 10_000),
         help="Time that a model has for all of them.",
     )
+    @CLUSTER
     @click.option("-o", "--out", type=PATH, help="Write the standings as a page too: PAGE.html, PAGE.json beside it.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
     def command(
@@ -65,13 +66,16 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
         part: Any,
         out: Path | None,
         as_json: bool,
+        cluster: str | None,
         **rest: Any,
     ) -> None:
         """Run untrusted models, each in a sandbox, and rank them. Exit 1 if one is refused.
 
-        MODELS are ONNX files. Size and time count relative to the others that are given.
+        MODELS are ONNX files. Size and time count relative to the others that are given. With --cluster each model is
+        run by some worker: times can be compared where the workers are alike.
         """
         from handlens import pipeline
+        from handlens.inference.cluster_spec import open_executor
         from handlens.report.page import refuse_foreign_page
 
         if out:
@@ -82,8 +86,9 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
             total_seconds=60 * rest.pop("minutes"),
         )
         settings = challenge.settings(**rest)
-        with progress_bar("judge") as progress:
-            judgement = pipeline.judge(challenge, models, folder, settings, part=part, limits=limits, progress=progress)
+        with open_executor(cluster, None) as executor, progress_bar("judge") as progress:
+            how: dict[str, Any] = {"limits": limits, "executor": executor, "progress": progress}
+            judgement = pipeline.judge(challenge, models, folder, settings, part=part, **how)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         if out:
             write = partial(pipeline.report_judgement, challenge, judgement, folder, out)

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from typing import Any
 
 import click
 
-PATH = click.Path(path_type=Path)
+from handlens.errors import HandlensError
+from handlens.io.gate import place
+
+
+class PlaceType(click.ParamType[Any]):
+    """A path, or an address such as `https://host/folder` or `s3://bucket/folder`."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return place(value) if isinstance(value, str | os.PathLike) else value
+        except HandlensError as error:
+            self.fail(str(error), param, ctx)
+
+
+PATH = PlaceType()
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +87,13 @@ def _solve(challenge: AnyChallenge) -> click.Command:
     @REPORT
     @JSON
     def command(folder: Path, out: Path, as_json: bool, report: bool | None, cluster: str | None, **rest: Any) -> None:
-        """Predict every case of DATA: a data folder, or one image or fragment.
+        """Predict every case of DATA: a data folder, or one image or fragment, or the address of one (https://, s3://).
 
         Writes OUT/submission.csv, checked, scores it where there are labels, and ends with OUT/report.html. When
         interrupted, the same command resumes.
         """
         from handlens import pipeline
+        from handlens.cli.uploads import output_folder
         from handlens.inference.cluster_spec import open_executor
 
         names = ("form", "part", "model", "solver", "keep_going", "overwrite", "workers", "untrusted")
@@ -102,10 +104,17 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         settings = challenge.settings(**rest)
         details(f"settings: {settings}")
         with_page = wanted(report, as_json) and seconds is None  # a page must not make it late
-        with open_executor(cluster, how["workers"]) as executor, progress_bar(challenge.name) as progress, resumable():
+        with (
+            output_folder(out) as target,
+            open_executor(cluster, how["workers"]) as executor,
+            progress_bar(challenge.name) as progress,
+            resumable(),
+        ):
             how |= {"for_report": with_page, "executor": executor}
-            solved = pipeline.solve(challenge, folder, out, settings=settings, progress=progress, **how)
-            page = pipeline.report_solve(challenge, out)[0] if with_page else None
+            solved = pipeline.solve(challenge, folder, target, settings=settings, progress=progress, **how)
+            page = pipeline.report_solve(challenge, target)[0] if with_page else None
+            page = out / page.relative_to(target) if page else None
+            solved = replace(solved, submission=out / solved.submission.relative_to(target))
         for note in solved.notes:
             message(note)
         if as_json:

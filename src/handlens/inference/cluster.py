@@ -7,13 +7,9 @@ lost with its worker; here it is decided what a case did that workers died of.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
+import logging
 import pickle
-import shutil
-import tempfile
-import threading
 import time
 import uuid
 from asyncio import CancelledError
@@ -21,23 +17,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from handlens.errors import DiskFullError, HandlensError
-from handlens.inference.executors import packed_error, pickled
+from handlens.errors import HandlensError
+from handlens.inference.cluster_worker import Files, forget, packed, same, work_on
+from handlens.inference.executors import Executor, MapJob, pickled
 from handlens.io.files import replacing
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from handlens.inference.session import Session
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Files = tuple[tuple[str, bytes], ...]
 Key = tuple[str, int, int]
 
 TRIES = 3
@@ -56,33 +49,32 @@ AHEAD_MOST = 32
 PACE_SECONDS = 0.1
 """Over which it is counted how many items end."""
 
+LEFT_SECONDS = 10.0
+"""How long there may be no worker before it is said."""
+
+LOG = logging.getLogger("handlens")
+
 LOOK_AGAIN = 2.0
 """Seconds after which it is asked again how many threads there are: workers come and go."""
 
 
-class DaskExecutor:
-    """An `Executor`: the workers of a Dask scheduler."""
+class DaskExecutor(Executor):
+    """The workers of a Dask scheduler."""
 
-    is_here = False
+    @property
+    def is_here(self) -> bool:
+        return False
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def map(
-        self,
-        make: Callable[[Path | None], Callable[[Item], Result]],
-        items: Sequence[Item],
-        *,
-        out: Path | None = None,
-        name: Callable[[Item], str] = str,
-        survive: Callable[[Item, HandlensError], Result] | None = None,
-    ) -> Generator[tuple[int, Result], None, None]:
-        run = _Run(self.client, packed(make), items, name, survive)
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+        run = _Run(self.client, packed(job.make), job.items, job.name, job.survive)
         try:
             for index, files, value in run.results():
-                if out is not None:
+                if job.out is not None:
                     for path, content in files:
-                        with replacing(out / path) as temporary:
+                        with replacing(job.out / path) as temporary:
                             temporary.write_bytes(content)
                 yield index, value
         finally:
@@ -136,6 +128,9 @@ class _Run:
         self.threads, self.looked = 1, float("-inf")
         self.known: set[str] = set()
         self.pace = _Pace()
+        self.bound: dict[Key, set[str]] = {}
+        self.seen = self.watched = time.monotonic()
+        self.told = False
 
     def results(self) -> Generator[tuple[int, Files, Any], None, None]:
         while True:
@@ -145,7 +140,10 @@ class _Run:
             found: list[tuple[int, Files, Any]] = []
             failure: BaseException | None = None
             for key, content in self._finished():
+                if key not in self.under_way:  # it was given out anew
+                    continue
                 _, index, alone = self.under_way.pop(key)
+                self.bound.pop(key, None)
                 try:
                     taken = self._take(index, key, content, alone)
                 except Exception as error:
@@ -160,7 +158,11 @@ class _Run:
 
     def _finished(self) -> list[tuple[Key, Any]]:
         """What has ended since: bytes, or the error in their place. At least one; together, for each asking costs."""
-        futures = self.completed.next_batch(block=True)
+        while not self.completed.has_ready():
+            with self.completed.thread_condition:
+                self.completed.thread_condition.wait(0.05)
+            self._watch()
+        futures = self.completed.next_batch(block=False)
         self.pace.count(len(futures))
         try:
             contents = self.client.gather(futures)
@@ -170,14 +172,41 @@ class _Run:
             future.release()
         return list(zip((future.key for future in futures), contents, strict=True))
 
+    def _watch(self) -> None:
+        """Say that all workers have left, and give out anew what waits for some that have."""
+        if time.monotonic() - self.watched < LOOK_AGAIN:
+            return
+        self.watched = time.monotonic()
+        try:
+            there = set(self.client.nthreads())
+        except (Exception, CancelledError):  # what is under way tells that the scheduler is gone
+            return
+        if there:
+            self.seen, self.told = self.watched, False
+        elif self.watched - self.seen > LEFT_SECONDS and not self.told:
+            self.told = True
+            LOG.warning("all workers have left the cluster: it goes on when some join")
+        for key, (future, index, alone) in list(self.under_way.items()):
+            bound = self.bound.get(key)
+            if bound and there and not bound & there:
+                self.client.cancel([future], force=True)
+                future.release()
+                del self.under_way[key], self.bound[key]
+                if there <= self.shunned:
+                    raise HandlensError("no worker has room on its disk, and those that had have left: free some space")
+                (self.suspects if alone else self.waiting).appendleft(index)
+                self._give_out()
+
     def close(self) -> None:
-        """Nothing is left to do on the cluster, whatever is under way."""
+        """Nothing is left to do on the cluster, whatever is under way, and nothing of the predictor."""
         with suppress(Exception):  # the scheduler may be gone
             self.client.cancel([future for future, *_ in self.under_way.values()], force=True)
         for future, *_ in self.under_way.values():
             future.release()
         if self.function is not None:
             self.function.release()
+        with suppress(Exception):
+            self.client.run(forget, self.token, wait=False, on_error="ignore")
 
     def _give_out(self) -> None:
         room = self._room() if self._has_more() else 0
@@ -210,6 +239,8 @@ class _Run:
         self.tries += 1
         key = self.token, index, self.tries  # Dask counts what has the same first word together
         where = {"workers": self._others()} if self.shunned else {}
+        if where:
+            self.bound[key] = set(where["workers"])
         future = self.client.submit(
             work_on, self._function(), self.token, pickled(self.items[index]), key=key, pure=False, **where
         )
@@ -223,7 +254,7 @@ class _Run:
         if self.function is None:
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
                 self.function = self.client.submit(
-                    _same, self.payload, key=(f"{self.token}-function", self.tries), pure=False
+                    same, self.payload, key=(f"{self.token}-function", self.tries), pure=False
                 )
         return self.function
 
@@ -276,112 +307,3 @@ class _Run:
         where = getattr(self.client.scheduler, "address", None) or "of the cluster"
         what = f"the scheduler {where} is gone, and with it what was under way"
         return HandlensError(f"{what}: start it again, then say the same again: what is finished is kept")
-
-
-def packed(make: object) -> bytes:
-    """Pickled with the bytes of networks in place of their paths, and the version that must be there."""
-    stream = io.BytesIO()
-    try:
-        _Packer(stream, protocol=5).dump(make)
-    except HandlensError:
-        raise
-    except Exception as error:
-        raise HandlensError(
-            f"this predictor cannot be pickled ({type(error).__name__}: {error}): leave --cluster out"
-        ) from error
-    return pickle.dumps((version("handlens"), stream.getvalue()))
-
-
-class _Packer(pickle.Pickler):
-    def reducer_override(self, value: Any, /) -> Any:
-        from handlens.inference.session import Session
-
-        if isinstance(value, Session):
-            from handlens.sandbox.runner import read_model
-
-            return _open_network, (value.path.name, read_model(value.path), value.untrusted)
-        return NotImplemented
-
-
-# --- on a worker --------------------------------------------------------------------------------------------------
-
-
-_KEPT = threading.local()
-"""The function of this thread, its token and its folder: predictors are not asked by two threads at once."""
-
-
-def _same(payload: bytes) -> bytes:
-    return payload
-
-
-def work_on(payload: bytes, token: str, content: bytes) -> bytes:
-    """State, value and more of one item, pickled: `done` with files, `full` with this worker's address, `error`."""
-    folder: Path | None = None
-    try:
-        function, folder = _kept(payload, token)
-        value = function(pickle.loads(content))
-        return pickle.dumps(("done", value, _collect(folder)))
-    except Exception as error:
-        full = isinstance(error, DiskFullError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        _, told = pickle.loads(packed_error(error))
-        return pickle.dumps(("full", told, _address()) if full else ("error", told, None))
-    finally:
-        if folder is not None:
-            _empty(folder)
-
-
-def _kept(payload: bytes, token: str) -> tuple[Callable[[Any], Any], Path]:
-    """The function and the folder that its files go to; made when this thread first sees the token."""
-    if getattr(_KEPT, "token", None) != token:
-        folder = Path(tempfile.mkdtemp(prefix="handlens-", dir=_local_directory()))
-        if getattr(_KEPT, "folder", None):
-            shutil.rmtree(_KEPT.folder, ignore_errors=True)
-        _KEPT.token, _KEPT.folder, _KEPT.function = None, folder, None
-        make = _unpack(payload)
-        _KEPT.function, _KEPT.token = make(folder), token
-    return _KEPT.function, _KEPT.folder
-
-
-def _unpack(payload: bytes) -> Callable[[Path], Callable[[Any], Any]]:
-    theirs, content = pickle.loads(payload)
-    if theirs != version("handlens"):  # before the rest: another version may have no such classes
-        what = f"the worker {_address()} has handlens {version('handlens')}, the client {theirs}"
-        raise HandlensError(f"{what}: install the same there")
-    make: Callable[[Path], Callable[[Any], Any]] = pickle.loads(content)
-    return make
-
-
-def _collect(folder: Path) -> Files:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return tuple((path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths)
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _open_network(name: str, content: bytes, untrusted: bool) -> Session:
-    """A network from its bytes; a file of it stays beside the worker's others, for messages and for the sandbox."""
-    from handlens.inference.session import Session
-
-    path = Path(_local_directory()) / f"model-{hashlib.sha256(content).hexdigest()[:16]}" / name
-    if not path.is_file():
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    return Session(path, threads=1, untrusted=untrusted)
-
-
-def _local_directory() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().local_directory)
-
-
-def _address() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().address)

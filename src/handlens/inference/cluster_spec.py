@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from handlens.errors import DataError, HandlensError
-from handlens.inference.executors import held_interrupt, threads_each, usable_cores
+from handlens.inference.executors import Executor, Item, MapJob, Result, held_interrupt, threads_each, usable_cores
 from handlens.io.extras import need
 from handlens.io.gate import read_text
 
@@ -43,9 +43,34 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     workers: int | None = None
 
 
-def open_executor(cluster: str | None, workers: int | None) -> AbstractContextManager[DaskExecutor | None]:
-    """What `--cluster` names; None where it was not said, for processes of this machine."""
-    return nullcontext() if cluster is None else open_cluster(cluster, workers=workers)
+@contextmanager
+def open_executor(cluster: str | None, workers: int | None) -> Iterator[Executor | None]:
+    """What `--cluster` names, started when it is first needed; None where it was not said, for this machine."""
+    if cluster is None:
+        yield None
+        return
+    need("distributed", "--cluster")
+    _refuse_workers(cluster, workers)
+    if cluster != "local" and not _ADDRESS.fullmatch(cluster):
+        read_cluster_file(Path(cluster))
+    with ExitStack() as stack:
+        yield _Later(lambda: stack.enter_context(open_cluster(cluster, workers=workers)))
+
+
+class _Later(Executor):
+    """A cluster that is started, or joined, when there is work for it: until then arguments and data are checked."""
+
+    def __init__(self, start: Callable[[], Executor]) -> None:
+        self.start = start
+        self.started: Executor | None = None
+
+    @property
+    def is_here(self) -> bool:
+        return False
+
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+        self.started = self.started or self.start()
+        return self.started.run(job)
 
 
 @contextmanager
@@ -56,6 +81,7 @@ def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExec
     scheduler has those that it has.
     """
     distributed = need("distributed", "--cluster")
+    _refuse_workers(where, workers)
     import dask
 
     from handlens.inference.cluster import DaskExecutor
@@ -68,13 +94,16 @@ def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExec
                 target = stack.enter_context(_start_local(distributed, workers or usable_cores()))
             elif not _ADDRESS.fullmatch(where):
                 target = stack.enter_context(_start_from(Path(where), workers))
-            elif workers is not None:
-                raise HandlensError(f"{where} has the workers that it has: leave --workers out")
             client = _connect(distributed, target, where)
             stack.enter_context(client)
         if isinstance(target, str):
             _wait_for_workers(client, where)
         yield DaskExecutor(client)
+
+
+def _refuse_workers(where: str, workers: int | None) -> None:
+    if _ADDRESS.fullmatch(where) and workers is not None:
+        raise HandlensError(f"{where} has the workers that it has: leave --workers out")
 
 
 def _start_local(distributed: Any, workers: int) -> Any:

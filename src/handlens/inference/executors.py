@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from handlens.errors import HandlensError
+from handlens.types import Progress
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -27,12 +29,30 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV
 """How libraries are told to keep to one thread; they read it when they are loaded, so before a process starts."""
 
 
-class Executor(Protocol):
+@dataclass(frozen=True, slots=True)
+class MapJob(Generic[Item, Result]):
+    """What `Executor.map` is asked for."""
+
+    make: Callable[[Path | None], Callable[[Item], Result]]
+    items: Sequence[Item]
+    out: Path | None
+    name: Callable[[Item], str]
+    survive: Callable[[Item, HandlensError], Result] | None
+
+
+class Executor(ABC):
     """Who does the work. Results do not depend on it, nor the files that are left."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def is_here(self) -> bool:
         """Whether all is done in this process, which can then report parts of an item."""
+
+    @abstractmethod
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+        """`map`, for those who implement it."""
 
     def map(
         self,
@@ -49,10 +69,23 @@ class Executor(Protocol):
         `out` before their item's result is. That folder is another one where the process has another disk: they are
         brought to `out`. Errors, `name`, `survive` and closing are as in `map_in_processes`.
         """
+        return self.run(MapJob(make, items, out, name, survive))
+
+    def each(
+        self, work: Callable[[Path, Item], Result], items: Sequence[Item], folder: Path, progress: Progress
+    ) -> list[Result]:
+        """Results in the order of the items, whose work writes files into the folder that it is given."""
+        results: dict[int, Result] = {}
+        progress(0, len(items))
+        with closing(self.map(partial(_in_folder, work), items, out=folder)) as found:
+            for index, result in found:
+                results[index] = result
+                progress(len(results), len(items))
+        return [results[index] for index in range(len(items))]
 
 
 @dataclass(frozen=True, slots=True)
-class Processes:
+class Processes(Executor):
     """So many processes of this machine; one is this process itself."""
 
     workers: int = 1
@@ -61,16 +94,14 @@ class Processes:
     def is_here(self) -> bool:
         return self.workers <= 1
 
-    def map(
-        self,
-        make: Callable[[Path | None], Callable[[Item], Result]],
-        items: Sequence[Item],
-        *,
-        out: Path | None = None,
-        name: Callable[[Item], str] = str,
-        survive: Callable[[Item, HandlensError], Result] | None = None,
-    ) -> Generator[tuple[int, Result], None, None]:
-        return map_in_processes(partial(make, out), items, workers=self.workers, name=name, survive=survive)
+    def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
+        make = partial(job.make, job.out)
+        return map_in_processes(make, job.items, workers=self.workers, name=job.name, survive=job.survive)
+
+
+def _in_folder(work: Callable[[Path, Item], Result], folder: Path | None) -> Callable[[Item], Result]:
+    assert folder is not None  # `each` gives one
+    return partial(work, folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError
+from handlens.io.gate import place
 from handlens.io.images import read_image, read_rgb
 
 ByteImage = npt.NDArray[np.uint8]
@@ -23,7 +24,7 @@ def as_picture(value: Any) -> npt.NDArray[Any]:
     (4, 6)
     """
     if isinstance(value, str | Path):
-        return read_image(Path(value))
+        return read_image(place(value))
     array = _as_array(value)
     if array.dtype not in (np.uint8, np.uint16) or array.ndim != 3:
         return array if array.dtype in (np.uint8, np.uint16) and array.ndim == 2 else as_rgb(array)
@@ -53,7 +54,7 @@ def as_rgb(value: Any) -> ByteImage:
     [[[0, 0, 0], [255, 255, 255]]]
     """
     if isinstance(value, str | Path):
-        return read_rgb(Path(value))
+        return read_rgb(place(value))
     array = _as_array(value)
     if array.ndim == 2:
         array = array[:, :, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from handlens.errors import DataError, Problem
 from handlens.io.extras import need
-from handlens.io.gate import open_file, read_bytes
+from handlens.io.gate import open_file, read_bytes, status_of
 
 MAX_FILE_BYTES = 2**30
 """Largest table that is read: 5,000 rows of the densest real masks are half of it."""
@@ -83,7 +82,7 @@ def read_rows(path: Path, *, delimiters: str = ",") -> Iterator[Row]:
     """
     try:
         with open_file(path) as stream:
-            start, size = stream.read(4), os.fstat(stream.fileno()).st_size
+            start, size = stream.read(4), status_of(stream)[0]
     except DataError as error:
         raise TableError(error.what) from None
     if size > MAX_FILE_BYTES:

@@ -15,6 +15,7 @@ EXTRAS = {
     "uvicorn": "app",
     "distributed": "cluster",
     "yaml": "cluster",
+    "obstore": "remote",
 }
 """Library to the extra of this package that installs it."""
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from handlens.errors import DataError, DiskFullError
+from handlens.io.gate import RemotePath
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _LITTLE = 1 << 20  # bytes that are free on a disk that counts as full where a library does not say why it failed
@@ -29,6 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     DiskFullError where there is no room for it.
     """
+    _refuse_server(path)
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,6 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder that becomes `path` when the block ends well. What is there already is never touched."""
+    _refuse_server(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise DataError(f"{path} is already there and not empty: name a new folder, or remove it first")
     path = path.resolve()  # a folder cannot take the place of a link, nor of `.`
@@ -159,6 +162,11 @@ def _is_gone(machine: str, process: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def _refuse_server(path: Path) -> None:
+    if isinstance(path, RemotePath):
+        raise path.closed()
 
 
 def _umask() -> int:

@@ -1,17 +1,49 @@
-"""The gate: how every file from outside is opened. Regular files alone, links to them followed; nothing waits.
+"""The gate: how every file from outside is opened, on this machine or on a server. Regular files alone; nothing waits.
 
-A named pipe would wait for ever, a device may never end. So each is refused by name before it is opened, and looked at
-again once it is open, for what a name means can change between the two.
+Links are followed. A named pipe would wait for ever, a device may never end. So each is refused by name before it is
+opened, and looked at again once it is open, for what a name means can change between the two. An address is a path like
+any other; what servers need beside that is asked for here: parts that are announced, and files that are read side by
+side.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from handlens.errors import DataError
+from handlens.io.remote.path import RemotePath, place
+
+__all__ = [
+    "MAX_TEXT_BYTES",
+    "RemotePath",
+    "announce",
+    "file_size",
+    "is_there",
+    "list_folder",
+    "open_file",
+    "place",
+    "read_bytes",
+    "read_if_there",
+    "read_text",
+    "refuse_other",
+    "side_by_side",
+    "status_of",
+    "threads_for",
+    "unreadable",
+    "walk",
+    "warm",
+    "whole_path",
+]
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+Item = TypeVar("Item")
 
 MAX_TEXT_BYTES = 16 * 2**20
 """Largest text that is read whole where a caller names no other bound: plans and decisions have some kilobytes."""
@@ -27,6 +59,10 @@ _KINDS = {
 
 def open_file(path: Path) -> BufferedReader:
     """A regular file, open for reading; DataError at once where it is anything else, or cannot be opened."""
+    if isinstance(path, RemotePath):
+        from handlens.io.remote import reading
+
+        return reading.open_file(path)
     try:
         refuse_other(path, os.stat(path))
         return open(path, "rb", opener=_open_without_waiting)
@@ -38,6 +74,11 @@ def open_file(path: Path) -> BufferedReader:
 
 def read_bytes(path: Path, *, most: int) -> bytes:
     """The whole content; DataError where there are more bytes than `most`."""
+    if isinstance(path, RemotePath):
+        content = read_if_there(path, most=most)
+        if content is None:
+            raise DataError(f"no such file on {path.host}: check the address", file=path)
+        return content
     with open_file(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > most:
@@ -48,6 +89,15 @@ def read_bytes(path: Path, *, most: int) -> bytes:
             raise unreadable(path, error) from None
 
 
+def read_if_there(path: Path, *, most: int) -> bytes | None:
+    """The same; None where there is no file of this name. Of a server it is asked for once, without looking first."""
+    if isinstance(path, RemotePath):
+        from handlens.io.remote import reading
+
+        return reading.read_whole(path, most=most)
+    return read_bytes(path, most=most) if os.path.lexists(path) else None
+
+
 def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
     """The whole content as UTF-8; bytes that are none become question marks."""
     return read_bytes(path, most=most).decode("utf-8", "replace")
@@ -56,7 +106,7 @@ def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
 def file_size(path: Path) -> int:
     """Bytes of a regular file that is not empty."""
     try:
-        found = os.stat(path)
+        found = path.stat()
         refuse_other(path, found)
     except OSError as error:
         raise unreadable(path, error) from None
@@ -72,7 +122,83 @@ def is_there(path: Path) -> bool:
 
     Where `Path.is_file` would be asked about a file from outside, a pipe would count as absent, in silence.
     """
+    if isinstance(path, RemotePath):
+        return path.is_file()
     return os.path.lexists(path) and not os.path.isdir(path)
+
+
+def status_of(stream: Any) -> tuple[int, int]:
+    """Bytes of an open file, and the time of its last change in nanoseconds, 0 where a server does not tell."""
+    facts = getattr(getattr(stream, "raw", None), "facts", None)
+    if facts is not None:
+        return facts.size, int(facts.modified * 10**9)
+    status = os.fstat(stream.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def announce(path: Path, parts: Sequence[tuple[int, int]]) -> None:
+    """These bytes of a file, from and to, are read next: from a server they come together."""
+    if isinstance(path, RemotePath):
+        from handlens.io.remote import reading
+
+        facts = reading.look(path)
+        if facts is not None:
+            reading.read_parts(path, facts, parts)
+
+
+def threads_for(path: Path) -> Executor | None:
+    """Threads that read files of a server at the same time; None where reading does not wait for a network."""
+    if not isinstance(path, RemotePath):
+        return None
+    from handlens.io.remote import reading
+
+    return reading.askers()
+
+
+def side_by_side(work: Callable[[Item], object], items: Iterable[Item], paths: Sequence[Path]) -> None:
+    """Do the work of every item: where the files lie on a server, many at a time, for each is waited for."""
+    if not any(isinstance(path, RemotePath) for path in paths):
+        for item in items:
+            work(item)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    from handlens.io.remote.reading import AT_ONCE
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(work, items):
+            pass
+
+
+def warm(paths: Sequence[Path]) -> None:
+    """The starts of many files are read next, one after the other: from a server they come together."""
+    far = [path for path in paths if isinstance(path, RemotePath)]
+    if far:
+        from handlens.io.remote import reading
+
+        reading.warm(far)
+
+
+def list_folder(folder: Path) -> list[tuple[str, bool]]:
+    """Names in a folder, sorted, and whether each is a folder, or a link to one. OSError where it cannot be listed."""
+    if isinstance(folder, RemotePath):
+        return folder.entries()
+    with os.scandir(folder) as entries:
+        return sorted((entry.name, os.path.isdir(entry)) for entry in entries)
+
+
+def walk(folder: Path, *, failed: Callable[[OSError], object]) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As `os.walk`: a folder, the folders in it, which may be taken out, and the files."""
+    if isinstance(folder, RemotePath):
+        yield from folder.levels()
+        return
+    for place_, below, names in os.walk(folder, onerror=failed):
+        yield Path(place_), below, names
+
+
+def whole_path(path: Path) -> Path:
+    """The path from the root on, without `.` and `..`; a link keeps its name."""
+    return path if isinstance(path, RemotePath) else Path(os.path.abspath(path))
 
 
 def refuse_other(path: Path, found: os.stat_result) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -330,9 +329,8 @@ def list_images(folder: Path) -> list[Path]:
     """Picture files of a folder, sorted by name; hidden ones left out. A broken link is one: a case is never lost."""
     if not folder.is_dir():
         return []
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry)]
-    return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
+    names = (name for name, is_folder in gate.list_folder(folder) if not is_folder)
+    return [folder / name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
 
 
 def skipped(folder: Path, *, within: Path | None = None) -> list[Problem]:
@@ -343,8 +341,7 @@ def skipped(folder: Path, *, within: Path | None = None) -> list[Problem]:
     """
     if not folder.is_dir():
         return []
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    names = [name for name, _ in gate.list_folder(folder) if not name.startswith(".")]
     place = within or folder
     found = ((folder / name, _why_skipped(folder / name)) for name in names)
     return [Problem(why, file=str(path.relative_to(place))) for path, why in found if why]

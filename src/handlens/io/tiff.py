@@ -7,8 +7,7 @@ come straight from their place in the file.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError
 from handlens.io import tiff_codecs
-from handlens.io.gate import open_file, unreadable
+from handlens.io.gate import announce, open_file, status_of, unreadable
 from handlens.io.tiff_codecs import JPEG, SEPARATE, UNCOMPRESSED, segment_samples, segment_shape
 from handlens.types import Shape
 
@@ -113,12 +112,12 @@ class Page:
         """Where the rows lie, of a page that can be read without its header from now on."""
         if not self.is_plain or self.file.byteorder != _NATIVE or not self._is_contiguous():
             return None
-        status = os.stat(self.path)
+        status = self.path.stat()
         return PlainRows(int(self.tags.dataoffsets[0]) + self.shift, status.st_size, status.st_mtime_ns)
 
     def refuse_damaged(self) -> None:
         """Every strip or tile must be listed, hold something, and end within the file; nothing is decoded."""
-        tags, size = self.tags, os.stat(self.path).st_size
+        tags, size = self.tags, self.path.stat().st_size
         what = "tiles" if tags.is_tiled else "strips"
         rows, columns = segment_shape(tags)
         if not 0 < rows * columns <= MAX_SEGMENT_PIXELS:
@@ -201,17 +200,19 @@ class Page:
             for start in range(0, len(wanted), together):
                 places = wanted[start : start + together]
                 indices = [(plane * down + line) * across + column for line, column in places]
-                decoded = tiff_codecs.decode(
-                    self.tags, self.file.byteorder, indices, [self._read_segment(index) for index in indices]
-                )
+                decoded = tiff_codecs.decode(self.tags, self.file.byteorder, indices, self._read_segments(indices))
                 for number, (line, column) in enumerate(places):
                     segment = decoded[number * height : (number + 1) * height]
                     _paste(segment, line * height, column * width, target, top, left)
 
-    def _read_segment(self, index: int) -> bytes:
-        stream = self.file.filehandle
-        stream.seek(self.tags.dataoffsets[index])
-        return bytes(stream.read(self.tags.databytecounts[index]))
+    def _read_segments(self, indices: Sequence[int]) -> list[bytes]:
+        places = [(self.tags.dataoffsets[index], self.tags.databytecounts[index]) for index in indices]
+        announce(self.path, [(start, start + count) for start, count in places])
+        stream, found = self.file.filehandle, []
+        for start, count in places:
+            stream.seek(start)
+            found.append(bytes(stream.read(count)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +319,7 @@ def copy_plain(path: Path, pixels: Array, top: int, left: int, width: int, rows:
     """Read (rows, columns) without looking at the header again; false where the file is another now, or unreadable."""
     try:
         with open_file(path) as stream:
-            status = os.fstat(stream.fileno())
-            if (status.st_size, status.st_mtime_ns) != (rows.size, rows.time):
+            if status_of(stream) != (rows.size, rows.time):
                 return False
             _copy(stream, pixels[:, :, None], rows.offset, top, left, width)
     except (DataError, OSError, ValueError):

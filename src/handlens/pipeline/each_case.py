@@ -28,6 +28,10 @@ from handlens.types import (
     Work,
     no_progress,
 )
+from handlens.work import Share
+
+LARGE_PIXELS = 50_000_000
+"""Pixels from which cases are shared tile by tile: such a fragment takes an hour of one core."""
 
 
 class ProgressCounter:
@@ -70,6 +74,7 @@ class CaseWorker:
     checkpoints: Callable[[str], Checkpoints]
     keep_going: bool
     counter: Callable[..., None] | None = None
+    share: Share | None = None
 
     def __call__(self, case: Case) -> Answered | _Unread:
         try:
@@ -86,7 +91,7 @@ class CaseWorker:
         kept = self.checkpoints(case.id)
         progress = partial(self.counter, case.id) if self.counter else no_progress
         with self.predictor.decode(case) as decoded:
-            prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept))
+            prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept, self.share))
             for artefact in self.artefacts:
                 if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
                     artefact.write(self.out, case, decoded, prediction)
@@ -126,6 +131,8 @@ def predict_all(
     counter.cases(known)
     executor = executor or Processes(count_workers(challenge, workers, len(waiting)))
     alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, counter.part_of_a_case)
+    if not executor.is_here and challenge.tiled and _are_large(waiting):  # their parts are shared, not they
+        alone, executor = replace(alone, share=executor.map), Processes(1)
     work = alone if executor.is_here else replace(alone, counter=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}
     if waiting:
@@ -145,6 +152,11 @@ def predict_all(
     notes = [f"{case.id}: empty answer, because {why}" for case, why in unread]
     warned = {case.id: warnings.done[case.id] for case in cases if case.id in warnings.done and case.id in journal.done}
     return Predicted({**journal.done, **empty}, notes, warned)
+
+
+def _are_large(cases: Sequence[Case]) -> bool:
+    """Whether each case is worth the work of many: one alone, or such large ones that each would take long."""
+    return len(cases) == 1 or all(case.shape and case.shape[0] * case.shape[1] >= LARGE_PIXELS for case in cases)
 
 
 def _in_folder(work: CaseWorker, folder: Path | None) -> CaseWorker:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from handlens.errors import DataError, HandlensError, counted
+from handlens.inference.executors import Executor
 from handlens.io.csv import is_utf8
 from handlens.io.files import new_folder
 from handlens.io.gate import is_there
 from handlens.io.images import describe_skipped, skipped
 from handlens.settings import SettingsT
-from handlens.types import AnyChallenge, Case, Challenge, Inventory, LabelT, Part, Truth
+from handlens.types import AnyChallenge, Case, Challenge, Inventory, LabelT, Part, Progress, Truth, no_progress
 
 TRUTH = "truth"
 """Sub-folder of a data folder that holds the truth of its test part."""
@@ -26,11 +28,22 @@ def sample(
     cases: int,
     size: int,
     settings: SettingsT | None = None,
+    executor: Executor | None = None,
+    progress: Progress = no_progress,
 ) -> None:
-    """Generated data in the true layout; the folder appears atomically."""
+    """Generated data in the true layout; the folder appears atomically. An `executor` makes the same cases."""
     settings = challenge.settings() if settings is None else settings
+    how: dict[str, Any] = {"seed": seed, "cases": cases, "size": size, "settings": settings}
     with new_folder(folder) as temporary:
-        challenge.write_sample(temporary, seed=seed, cases=cases, size=size, settings=settings)
+        if executor is None:
+            challenge.write_sample(temporary, **how)
+            return
+        try:
+            challenge.write_sample(temporary, **how, each=partial(executor.each, progress=progress))
+        except TypeError as error:  # a plug-in's, which knows nothing of it
+            if "'each'" not in str(error):
+                raise
+            raise HandlensError(f"{challenge.name} makes its cases in one process: leave --cluster out") from None
 
 
 def survey(challenge: AnyChallenge, folder: Path) -> Inventory:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import HandlensError, Problem
+from handlens.inference.executors import Executor
 from handlens.io.submissions import read_submission, require_submission
 from handlens.pipeline.folders import join_truth, open_truth, read_cases
 from handlens.settings import SettingsT
@@ -67,10 +68,12 @@ def judge(
     *,
     part: Part | None = None,
     limits: Limits | None = None,
+    executor: Executor | None = None,
     progress: Progress = no_progress,
 ) -> Judgement:
-    """Run and rank untrusted models on the labelled cases of a data folder."""
+    """Run and rank untrusted models on the labelled cases of a data folder; an `executor` runs each on some worker."""
     if challenge.judge is None:
         raise HandlensError(f"{challenge.name} does not support judge")
     truth = join_truth(challenge, folder, settings, part)
-    return challenge.judge(models, truth, settings, limits or Limits(), progress)
+    how = {} if executor is None else {"executor": executor}
+    return challenge.judge(models, truth, settings, limits or Limits(), progress, **how)

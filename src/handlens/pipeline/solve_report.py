@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from handlens.artefacts import files_of_cases
 from handlens.errors import DataError, HandlensError, counted
+from handlens.io.gate import place
 from handlens.io.submissions import require_submission, write_submission
 from handlens.pipeline.folders import find_truth, read_cases
 from handlens.pipeline.loading import load, training_truth
@@ -59,7 +60,7 @@ def report_solve(
     page = read_score(out)
     settings = challenge.settings(**page["settings"])
     part: Part = page["part"]
-    folder = data or Path(page["data"])
+    folder = data or place(page["data"])
     said = warning_notes(page.get("warnings", {}), page["count"])  # the page numbers them
     notes = [note for note in page["notes"] if note not in said]
     known, lost = _solved(challenge, page, out, folder, part, settings)
@@ -109,7 +110,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
         raise HandlensError(f"{challenge.name} has no threshold to change")
     page = read_score(out)
     settings = challenge.settings(**page["settings"])
-    folder, part = Path(page["data"]), page["part"]
+    folder, part = place(page["data"]), page["part"]
     known, lost = _solved(challenge, page, out, folder, part, settings)
     if lost:
         raise DataError(lost)

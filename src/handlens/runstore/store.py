@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from handlens.errors import DataError
 from handlens.io.files import named_full_disk, replacing, sweep, write_text
-from handlens.io.gate import is_there, read_text
+from handlens.io.gate import RemotePath, is_there, read_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -219,13 +219,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def fingerprint_of(words: Iterable[str], folder: Path, *, without: Path, times: bool = True) -> str:
     """A key that changes with any of the words, and with the name, size or time of any file in the folder.
 
-    `folder` may be a single file. `without` is left out: the run's own folder may lie inside. Without `times` a copy of
+    `folder` may be a single file. A folder on a server is known by its address alone: listing it may take hours.
+    `without` is left out: the run's own folder may lie inside. Without `times` a copy of
     the folder has the same key.
     """
     digest = hashlib.sha256("\n".join(words).encode())
     if folder.is_file():
         status = folder.stat()
         digest.update(_line(folder.name, status, times))
+    if isinstance(folder, RemotePath):
+        digest.update(str(folder).encode())
+        return digest.hexdigest()
     seen = {without.resolve()}
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if Path(place, name).resolve() not in seen)

@@ -187,3 +187,14 @@ def test_an_answer_that_is_not_marked_is_that_of_any_machine(tmp_path):
     hurried = replace(PLAIN_PREDICTOR, seconds=0.0)(picture)
     assert hurried.cut
     assert "cut short by its time limit" in repr(hurried)
+
+
+def test_a_chart_is_said_to_be_one(tmp_path):
+    chart = np.full((300, 400), 255, np.uint8)
+    for place in range(8):
+        cv2.rectangle(chart, (30 + 45 * place, 280 - 30 * (place % 5)), (55 + 45 * place, 280), 90, -1)
+        cv2.putText(chart, f"g{place}", (32 + 45 * place, 297), cv2.FONT_HERSHEY_PLAIN, 0.9, 0)
+    cv2.line(chart, (20, 280), (390, 280), 0, 2)
+    assert "charts, drawings and letters" in predict(tmp_path, chart).warnings[0]
+    beside = np.hstack([chart, stored(texture(seed=1, shape=(300, 400)))])
+    assert predict(tmp_path, beside).warnings == ()

@@ -113,7 +113,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
         entry_of("twin", 0.6, 20.0),
         entry_of("large", 0.5, 10.0, mib=100.0),
     ]
-    ranked = judge._ranked(entries, LESIONS.settings())
+    ranked = judge.rank_models(entries, LESIONS.settings())
     assert [(entry.model, entry.rank) for entry in ranked] == [
         ("best", 1),
         ("twin", 1),
@@ -124,7 +124,7 @@ def test_ranks_are_relative_to_the_models_that_were_scored():
     field = [50.0, 20.0, 20.0, 10.0]
     assert ranked[2].parts["Efficiency"] == efficiency(100.0, 10.0, field=field) == 0.75
     assert ranked[0].parts["Final Score"] == pytest.approx(0.9 * 0.6 + 0.1 * (0.5 + 0.5 * 0.75))
-    by_size = judge._ranked(entries, LESIONS.settings(efficiency="size-only"))
+    by_size = judge.rank_models(entries, LESIONS.settings(efficiency="size-only"))
     assert {entry.model: entry.parts.get("Efficiency") for entry in by_size} == {
         "best": 1,
         "twin": 1,

@@ -7,6 +7,7 @@ Lengths are pixels at 40x whatever the picture's size, as in the real images; on
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from handlens.challenges.cells.tissue import (
     lay_tissue,
 )
 from handlens.io import images
+from handlens.work import Each, one_by_one
 
 if TYPE_CHECKING:
     from handlens.challenges.cells.options import CellsSettings
@@ -38,14 +40,21 @@ LEAST_TRAIN = 2
 BLOOD = np.array([0.13, 0.82, 0.62])  # red cells take eosin too, but look more orange
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: CellsSettings) -> None:
+def write_sample(
+    folder: Path, /, *, seed: int, cases: int, size: int, settings: CellsSettings, each: Each = one_by_one
+) -> None:
     """Labelled slides for training, `cases` without labels for testing, and the labels of these under `truth`."""
-    for number, part in enumerate(PARTS):
-        masks = folder / ("train" if part == "train" else "truth") / "mask"
-        for index in range(max(cases, LEAST_TRAIN) if part == "train" else cases):
-            picture, mask = make_slide(np.random.default_rng([seed, number, index]), size)
-            images.write_png(folder / part / "im" / f"{index:02d}.png", picture)
-            images.write_png(masks / f"{index:02d}.png", mask)
+    training = max(cases, LEAST_TRAIN)
+    slides = [("train", index) for index in range(training)] + [("test", index) for index in range(cases)]
+    each(partial(_write_slide, seed, size), slides, folder)
+
+
+def _write_slide(seed: int, size: int, folder: Path, slide: tuple[str, int]) -> None:
+    part, index = slide
+    picture, mask = make_slide(np.random.default_rng([seed, PARTS.index(part), index]), size)
+    masks = folder / ("train" if part == "train" else "truth") / "mask"
+    images.write_png(folder / part / "im" / f"{index:02d}.png", picture)
+    images.write_png(masks / f"{index:02d}.png", mask)
 
 
 def make_slide(rng: Random, size: int) -> tuple[npt.NDArray[np.uint8], BoolImage]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -17,6 +18,7 @@ from handlens.challenges.forgery.options import ForgerySettings
 from handlens.errors import HandlensError
 from handlens.io.images import Array, write_png
 from handlens.masks import rle
+from handlens.work import Each, one_by_one
 
 AUTHENTIC = "authentic"
 AUTHENTIC_SHARE = 0.4
@@ -36,7 +38,16 @@ SMALLEST_FIGURE = 128
 """Longer side in pixels below which a figure is not made smaller than asked for."""
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: ForgerySettings | None = None) -> None:
+def write_sample(
+    folder: Path,
+    /,
+    *,
+    seed: int,
+    cases: int,
+    size: int,
+    settings: ForgerySettings | None = None,
+    each: Each = one_by_one,
+) -> None:
     """Write train pictures with masks, `cases` test pictures, and the truth of the test under `truth`.
 
     `size` is the longer side of a figure in pixels, at most. The same seed writes the same bytes. `settings` may name
@@ -45,16 +56,10 @@ def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings:
     """
     usual = _wanted(size, settings or ForgerySettings())
     pairs = max(2, round(cases * FORGED_ONLY / (2 * FORGED_ONLY - 1)))  # twins counted, about `cases`
-    for number in range(pairs):
-        name = str(FIRST_ID + number)
-        twin = number % FORGED_ONLY != FORGED_ONLY // 2
-        made = make_figure(seed, number, replace(usual, size=_size(size, number)))
-        _write_training(folder, name, made, twin=twin, mode=_mode(seed, number))
-    for number in range(pairs // LOOKALIKE_TRAINING):
-        name = f"{FIRST_ID + pairs + cases + number}.png"
-        made = make_lookalike(seed, number, replace(usual, size=_size(size, number), plan=None))
-        write_png(folder / "train_images" / "authentic" / name, _stored(made.honest, _mode(seed, number)))
-    rows = _write_test(folder, seed, cases, usual, first=pairs)
+    each(partial(_write_pair, seed, usual), range(pairs), folder)
+    names = [(number, FIRST_ID + pairs + cases + number) for number in range(pairs // LOOKALIKE_TRAINING)]
+    each(partial(_write_lookalike, seed, usual), names, folder)
+    rows = each(partial(_write_test, seed, cases, pairs, usual), range(cases), folder)
     _write_csv(folder / "sample_submission.csv", ("case_id", "annotation"), [(row[0], AUTHENTIC) for row in rows])
     _write_csv(folder / "truth" / "solution.csv", ("case_id", "annotation", "shape"), rows)
 
@@ -71,25 +76,34 @@ def _wanted(size: int, settings: ForgerySettings) -> FigureRequest:
 # --- files --------------------------------------------------------------------------------------------------
 
 
+def _write_pair(seed: int, usual: FigureRequest, folder: Path, number: int) -> None:
+    """A forged training picture, most with its authentic twin."""
+    twin = number % FORGED_ONLY != FORGED_ONLY // 2
+    made = make_figure(seed, number, replace(usual, size=_size(usual.size, number)))
+    _write_training(folder, str(FIRST_ID + number), made, twin=twin, mode=_mode(seed, number))
+
+
+def _write_lookalike(seed: int, usual: FigureRequest, folder: Path, named: tuple[int, int]) -> None:
+    number, name = named
+    made = make_lookalike(seed, number, replace(usual, size=_size(usual.size, number), plan=None))
+    write_png(folder / "train_images" / "authentic" / f"{name}.png", _stored(made.honest, _mode(seed, number)))
+
+
 def _write_test(
-    folder: Path, seed: int, cases: int, wanted: FigureRequest, *, first: int
-) -> list[tuple[str, str, str]]:
-    """The test pictures and the rows of their solution: of the authentic ones half are twins, half look-alikes."""
-    order = [int(number) for number in np.random.default_rng([seed]).permutation(cases)]
+    seed: int, cases: int, first: int, wanted: FigureRequest, folder: Path, number: int
+) -> tuple[str, str, str]:
+    """A test picture and its row of the solution: of the authentic ones half are twins, half look-alikes."""
+    order = [int(each) for each in np.random.default_rng([seed]).permutation(cases)]
     authentic = order[: round(AUTHENTIC_SHARE * cases)]
-    lookalikes = set(authentic[::2])
-    rows = []
-    for number in range(cases):
-        name, mode = str(FIRST_ID + first + number), _mode(seed, first + number)
-        own = replace(wanted, size=_size(wanted.size, number))
-        if number in lookalikes:
-            made = make_lookalike(seed, first + number, replace(own, plan=None))
-        else:
-            made = make_figure(seed, first + number, own)
-        honest = number in authentic
-        write_png(folder / "test_images" / f"{name}.png", _stored(made.honest if honest else made.forged, mode))
-        rows.append((name, *_solution(() if honest else made.masks, made.honest.shape)))
-    return rows
+    name, mode = str(FIRST_ID + first + number), _mode(seed, first + number)
+    own = replace(wanted, size=_size(wanted.size, number))
+    if number in authentic[::2]:
+        made = make_lookalike(seed, first + number, replace(own, plan=None))
+    else:
+        made = make_figure(seed, first + number, own)
+    honest = number in authentic
+    write_png(folder / "test_images" / f"{name}.png", _stored(made.honest if honest else made.forged, mode))
+    return name, *_solution(() if honest else made.masks, made.honest.shape)
 
 
 def _size(largest: int, number: int) -> int:

@@ -10,7 +10,6 @@ A fragment is named by a folder or a picture:
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from handlens.errors import DataError
 from handlens.io import volumes
-from handlens.io.gate import is_there
+from handlens.io.gate import is_there, whole_path
 from handlens.io.images import SUFFIXES, read_header, read_mask, shown
 from handlens.types import Shape
 
@@ -76,7 +75,7 @@ def find_files(place: Path) -> FragmentFiles:
     if is_there(place):
         return FragmentFiles(place.stem, place.parent, place, *_beside(place.parent, place.stem), contest=False)
     folder = place.parent if place.name in (VOLUME, LAYERS) and volumes.is_volume(place) else place
-    whole = Path(os.path.abspath(folder))  # `.` has a name too, and a link keeps its own
+    whole = whole_path(folder)  # `.` has a name too
     contest, layers = volumes.find_volume(folder / VOLUME), volumes.find_volume(folder / LAYERS)
     volume = contest or layers or (folder if volumes.is_volume(folder) else None)
     mask, label = _existing(folder / MASK), _existing(folder / LABEL)

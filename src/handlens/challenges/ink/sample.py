@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from handlens.io import files
 from handlens.io.images import write_png
 from handlens.masks import rle
 from handlens.types import Shape
+from handlens.work import Each, one_by_one
 
 if TYPE_CHECKING:
     from handlens.challenges.ink.options import InkSettings
@@ -29,34 +31,39 @@ EASIEST = 0.05
 """The least difficulty: ink cannot be endlessly thick."""
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: InkSettings) -> None:
+def write_sample(
+    folder: Path, /, *, seed: int, cases: int, size: int, settings: InkSettings, each: Each = one_by_one
+) -> None:
     """Write `cases` test fragments, at least one training fragment, and the test's truth; `size` is the height.
 
     The settings are `width`, `slices`, `letters`, `difficulty`, `flaked`; what is not given has its default.
     """
     shape = (size, int(settings.width or size + size // 4))
     maps = letters.find_maps(settings.letters) if settings.letters else []
-    slices, difficulty = int(settings.slices or SLICES), max(EASIEST, float(settings.difficulty))
-    flaked = settings.flaked
-    for index in range(max(1, cases)):
-        fragment = make_fragment(
-            (seed, 0, index), shape, slices=slices, difficulty=difficulty, maps=maps, flaked=flaked
-        )
-        place = folder / "train" / str(index + 1)
-        label, photograph = write_volume(place, fragment)
-        _write_truth(place, fragment, label)
-        text = rle.format_pairs(rle.encode(label, order="rows"))
-        files.write_text(place / "inklabels_rle.csv", f"Id,Predicted\n{index + 1},{text}\n")
-        write_png(place / "ir.png", photograph)
-    names = [_name(index) for index in range(cases)]
-    for index, name in enumerate(names):
-        fragment = make_fragment(
-            (seed, 1, index), shape, slices=slices, difficulty=difficulty, maps=maps, flaked=flaked
-        )
-        label, _ = write_volume(folder / "test" / name, fragment)
-        _write_truth(folder / "truth" / name, fragment, label)
-    rows = "".join(f"{name},1 1\n" for name in names)
+    fragments = [(0, index) for index in range(max(1, cases))] + [(1, index) for index in range(cases)]
+    each(partial(_write_fragment, seed, shape, settings, maps), fragments, folder)
+    rows = "".join(f"{_name(index)},1 1\n" for index in range(cases))
     files.write_text(folder / "sample_submission.csv", f"Id,Predicted\n{rows}")
+
+
+def _write_fragment(
+    seed: int, shape: Shape, settings: InkSettings, maps: Sequence[Path], folder: Path, which: tuple[int, int]
+) -> None:
+    """A fragment of a part, 0 for training, 1 for the test, by its number."""
+    part, index = which
+    slices, difficulty = int(settings.slices or SLICES), max(EASIEST, float(settings.difficulty))
+    how: dict[str, Any] = {"slices": slices, "difficulty": difficulty, "maps": maps, "flaked": settings.flaked}
+    fragment = make_fragment((seed, part, index), shape, **how)
+    if part == 1:
+        label, _ = write_volume(folder / "test" / _name(index), fragment)
+        _write_truth(folder / "truth" / _name(index), fragment, label)
+        return
+    place = folder / "train" / str(index + 1)
+    label, photograph = write_volume(place, fragment)
+    _write_truth(place, fragment, label)
+    text = rle.format_pairs(rle.encode(label, order="rows"))
+    files.write_text(place / "inklabels_rle.csv", f"Id,Predicted\n{index + 1},{text}\n")
+    write_png(place / "ir.png", photograph)
 
 
 def make_fragment(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from handlens.inference.prefetch import prefetch
 from handlens.inference.tiling import Cuts, Tiling, cut
 from handlens.inference.tta import average
 from handlens.types import ALONE, Shape, Work
+from handlens.work import Share
 
 Map = npt.NDArray[np.float32]
 Network = Callable[[Bytes], Map]
@@ -81,10 +83,15 @@ def predict(source: WindowReader, network: Network, resources: Resources, work: 
     answers = {line: kept for line in lines if (kept := work.checkpoints.load(_name(line))) is not None}
     left = [line for line in lines if line not in answers]
     work.progress(len(answers), len(lines))
-    for line, answer in _compute(source, network, resources, rows, columns, left):
-        work.checkpoints.save(_name(line), answer)
-        answers[line] = answer
-        work.progress(len(answers), len(lines))
+    if work.share is None:
+        computed = _compute(source, network, resources, rows, columns, left)
+    else:
+        computed = _compute_elsewhere(source, network, resources, rows, columns, left, work.share)
+    with closing(computed):
+        for line, answer in computed:
+            work.checkpoints.save(_name(line), answer)
+            answers[line] = answer
+            work.progress(len(answers), len(lines))
     return _blend(answers, rows, columns, (height, width))
 
 
@@ -102,9 +109,38 @@ def _blend(answers: dict[int, Map], rows: Cuts, columns: Cuts, shape: Shape) -> 
     return np.clip(total, 0, 1, out=total)
 
 
+def _compute_elsewhere(
+    source: WindowReader,
+    network: Network,
+    resources: Resources,
+    rows: Cuts,
+    columns: Cuts,
+    lines: Sequence[int],
+    share: Share,
+) -> Generator[tuple[int, Map], None, None]:
+    """Lines of tiles and their answers, as they come: each is read and computed by some worker."""
+    one = replace(resources, threads=0)
+    with closing(share(partial(_make_line, source, network, one, rows, columns), lines)) as results:
+        for index, answer in results:
+            yield lines[index], answer
+
+
+def _make_line(
+    source: WindowReader, network: Network, resources: Resources, rows: Cuts, columns: Cuts, _folder: Path | None
+) -> Callable[[int], Map]:
+    return partial(_compute_line, source, network, resources, rows, columns)
+
+
+def _compute_line(
+    source: WindowReader, network: Network, resources: Resources, rows: Cuts, columns: Cuts, line: int
+) -> Map:
+    ((_, answer),) = _compute(source, network, resources, rows, columns, [line])
+    return answer
+
+
 def _compute(
     source: WindowReader, network: Network, resources: Resources, rows: Cuts, columns: Cuts, lines: Sequence[int]
-) -> Iterator[tuple[int, Map]]:
+) -> Generator[tuple[int, Map], None, None]:
     """Lines of tiles and their answers, weighted across; the next line is begun before one is finished."""
     waiting: deque[tuple[int, list[tuple[int, Future[Map]]]]] = deque()
     pool = ThreadPoolExecutor(resources.threads) if resources.threads else _SameThread()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,12 +23,15 @@ from handlens.challenges.lesions.contract import (
     demographics_input,
     image_input,
 )
-from handlens.challenges.lesions.score import EFFICIENCY_SHARE, PREDICTION_SHARE, efficiency, score_classes
+from handlens.challenges.lesions.ranking import rank_models
+from handlens.challenges.lesions.score import score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
-from handlens.errors import DataError, counted
+from handlens.errors import DataError, HandlensError, counted
+from handlens.inference.executors import Executor
+from handlens.io.files import scratch_folder
 from handlens.io.gate import read_bytes
 from handlens.io.images import MAX_IMAGE_BYTES, read_header
-from handlens.sandbox.runner import Answer, GuardedModel, opened
+from handlens.sandbox.runner import Answer, GuardedModel, opened, read_model
 from handlens.sandbox.verdicts import RefusedError
 from handlens.types import Case, Judged, Judgement, Limits, Progress, Truth
 
@@ -151,10 +156,17 @@ class _Examination:
 
 
 def judge(
-    models: Sequence[Path], truth: Truth[str], settings: LesionsSettings, limits: Limits, progress: Progress
+    models: Sequence[Path],
+    truth: Truth[str],
+    settings: LesionsSettings,
+    limits: Limits,
+    progress: Progress,
+    executor: Executor | None = None,
 ) -> Judgement:
-    """Every model on every case; labels are read after a model's process is gone."""
+    """Every model on every case; labels are read after a model's process is gone, and never leave this one."""
     cases = _readable(truth.cases)
+    if executor is not None:
+        return _judge_elsewhere(models, cases, truth, settings, limits, progress, executor)
     judged: list[Judged] = []
     unguarded: dict[str, None] = {}
     missing: dict[str, None] = {}
@@ -172,7 +184,80 @@ def judge(
         except RefusedError as error:
             judged.append(Judged(path, 0, error.verdict, error.why))
         advance(len(cases))
-    return Judgement(_ranked(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
+    return Judgement(rank_models(judged, settings), len(cases), COLUMNS, tuple(unguarded), tuple(missing))
+
+
+def _judge_elsewhere(
+    models: Sequence[Path],
+    cases: Sequence[Case],
+    truth: Truth[str],
+    settings: LesionsSettings,
+    limits: Limits,
+    progress: Progress,
+    executor: Executor,
+) -> Judgement:
+    """The same, each model by some worker, which is given its bytes and the cases without their labels."""
+    content: dict[int, bytes] = {}
+    judged: dict[int, Judged] = {}
+    for number, path in enumerate(models):
+        try:
+            content[number] = read_model(path)
+        except RefusedError as error:
+            judged[number] = Judged(path, 0, error.verdict, error.why)
+    guards: dict[str, None] = {}
+    missing: dict[str, None] = {}
+    items = [(number, models[number].name, content[number]) for number in sorted(content)]
+    make = partial(_make_examiner, cases, settings, limits)
+    with closing(executor.map(make, items, name=lambda item: item[1], survive=_lost)) as results:
+        for index, examined in results:
+            number, path = items[index][0], models[items[index][0]]
+            guards |= dict.fromkeys(examined.unguarded)
+            missing |= dict.fromkeys(examined.missing)
+            if examined.run is None:
+                judged[number] = Judged(path, 0, examined.verdict, examined.why)
+            else:
+                judged[number] = _scored(path, cases, examined.run, truth, settings)
+            progress(len(judged), len(models))
+    found = [judged[number] for number in range(len(models))]
+    return Judgement(rank_models(found, settings), len(cases), COLUMNS, tuple(guards), tuple(missing))
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """What comes back of a model: how it did, or why it is refused, and what its machine could not keep it from."""
+
+    run: _ModelRun | None = None
+    verdict: str = ""
+    why: str = ""
+    unguarded: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+def _lost(_item: object, error: HandlensError) -> _Examined:
+    return _Examined(verdict="ended its worker", why=str(error))
+
+
+def _make_examiner(
+    cases: Sequence[Case], settings: LesionsSettings, limits: Limits, _folder: Path | None
+) -> Callable[[tuple[int, str, bytes]], _Examined]:
+    return partial(_examine, cases, settings, limits)
+
+
+def _examine(
+    cases: Sequence[Case], settings: LesionsSettings, limits: Limits, item: tuple[int, str, bytes]
+) -> _Examined:
+    with scratch_folder("judge") as folder:
+        path = folder / "model.onnx"
+        path.write_bytes(item[2])
+        unguarded: Sequence[str] = ()
+        missing: Sequence[str] = ()
+        try:
+            with opened(path, limits) as model:
+                unguarded, missing = model.unguarded, model.missing
+                run = _run(model, cases, settings, SystemRandom(), lambda _done: None)
+            return _Examined(run, unguarded=unguarded, missing=missing)
+        except RefusedError as error:
+            return _Examined(None, error.verdict, error.why, unguarded, missing)
 
 
 def _readable(cases: Sequence[Case]) -> Sequence[Case]:
@@ -302,24 +387,3 @@ def _scored(path: Path, cases: Sequence[Case], run: _ModelRun, truth: Truth[str]
         "p95 ms": 1000 * float(np.percentile(run.times, 95)),
     }
     return Judged(path, 0, "scored", "", parts, tuple(run.notes))
-
-
-def _ranked(judged: Sequence[Judged], settings: LesionsSettings) -> tuple[Judged, ...]:
-    """Efficiency is relative to the models that were scored; equal scores share a rank; the refused come last."""
-    scored = [entry for entry in judged if entry.verdict == "scored"]
-    times = [entry.parts["median ms"] for entry in scored]
-    final = [replace(entry, parts=_with_final(entry.parts, times, settings)) for entry in scored]
-    values = [entry.parts["Final Score"] for entry in final]
-    ranked = [
-        replace(entry, rank=1 + sum(other > value for other in values))
-        for entry, value in zip(final, values, strict=True)
-    ]
-    ranked.sort(key=lambda entry: entry.rank)
-    return (*ranked, *(entry for entry in judged if entry.verdict != "scored"))
-
-
-def _with_final(parts: Mapping[str, float], times: Sequence[float], settings: LesionsSettings) -> dict[str, float]:
-    ms = None if settings.efficiency == "size-only" else parts["median ms"]
-    worth = efficiency(parts["size MiB"], ms, field=times)
-    final = PREDICTION_SHARE * parts["Prediction Score"] + EFFICIENCY_SHARE * worth
-    return {"Final Score": final, **parts, "Efficiency": worth}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from handlens.challenges.lesions.painting import LOOKS, Lab, paint
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES
 from handlens.io.images import write_jpeg
+from handlens.work import Each, one_by_one
 
 if TYPE_CHECKING:
     from handlens.challenges.lesions.options import LesionsSettings
@@ -78,11 +80,15 @@ class Lesion:
     photographs: int
 
 
-def write_sample(folder: Path, /, *, seed: int, cases: int, size: int, settings: LesionsSettings) -> None:
+def write_sample(
+    folder: Path, /, *, seed: int, cases: int, size: int, settings: LesionsSettings, each: Each = one_by_one
+) -> None:
     """`cases` test photographs and four times as many for training; `size` is the shorter side in pixels."""
     training = max(TRAINING_RATIO * cases, LEAST_TRAINING)
     for number, (part, count) in enumerate((("train", training), ("test", cases))):
-        rows = list(_write_photographs(folder / part / "images", seed, number, count, size))
+        (folder / part / "images").mkdir(parents=True, exist_ok=True)
+        found = each(partial(_write_photographs, part, size), _lesions(seed, number, count), folder)
+        rows = [row for rows in found for row in rows]
         header = ("filename", "label", "Age", "Gender", "Location", "lesion_id")
         if part == "train":
             _write_table(folder / "train" / "labels.csv", header, rows)
@@ -98,18 +104,18 @@ def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]
         csv.writer(stream, lineterminator="\n").writerows([header, *rows])
 
 
-def _write_photographs(folder: Path, seed: int, part: int, count: int, size: int) -> Iterable[tuple[str, ...]]:
-    """Paint and write the photographs of one part, and yield their rows of the labels file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for lesion in _lesions(seed, part, count):
-        for view in range(lesion.photographs):
-            rng = np.random.default_rng([*lesion.seed, 1 + view])
-            close = bool(view) if lesion.photographs == 2 else bool(rng.random() < 0.4)
-            name = f"{lesion.id.replace('lesion', 'photo')}_{view + 1}.jpg"
-            shared = np.random.default_rng([*lesion.seed, 9])
-            picture = paint(LOOKS[lesion.look], lesion.tone, shared, rng, size=size, close=close)
-            write_jpeg(folder / name, picture, quality=int(rng.integers(85, 95)))
-            yield name, lesion.kind, *lesion.demographics, lesion.id
+def _write_photographs(part: str, size: int, folder: Path, lesion: Lesion) -> list[tuple[str, ...]]:
+    """Paint and write the photographs of a lesion; their rows of the labels file."""
+    rows: list[tuple[str, ...]] = []
+    for view in range(lesion.photographs):
+        rng = np.random.default_rng([*lesion.seed, 1 + view])
+        close = bool(view) if lesion.photographs == 2 else bool(rng.random() < 0.4)
+        name = f"{lesion.id.replace('lesion', 'photo')}_{view + 1}.jpg"
+        shared = np.random.default_rng([*lesion.seed, 9])
+        picture = paint(LOOKS[lesion.look], lesion.tone, shared, rng, size=size, close=close)
+        write_jpeg(folder / part / "images" / name, picture, quality=int(rng.integers(85, 95)))
+        rows.append((name, lesion.kind, *lesion.demographics, lesion.id))
+    return rows
 
 
 def _lesions(seed: int, part: int, count: int) -> list[Lesion]:

@@ -6,9 +6,9 @@ unpack whatever comes out. So names are checked against a list, and sizes before
 
 from __future__ import annotations
 
+import asyncio
 import bz2
 import lzma
-import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handlens.errors import DataError
-from handlens.io.gate import open_file, unreadable
+from handlens.io import gate
+from handlens.io.gate import RemotePath, unreadable
 
 if TYPE_CHECKING:
     from zarr.storage import LocalStore
@@ -107,7 +108,11 @@ def chunk_store(folder: Path, packing: Packing) -> LocalStore:
                 asked = (-byte_range.suffix, 0)
             elif isinstance(byte_range, OffsetByteRequest):
                 raise NotImplementedError("no codec here asks for the rest of a file")
-            data = _read(path, packing, asked)
+            threads = gate.threads_for(folder)
+            if threads is None:
+                data = _read(path, packing, asked)
+            else:  # several chunks are asked for at the same time
+                data = await asyncio.get_running_loop().run_in_executor(threads, _read, path, packing, asked)
             return None if data is None else (prototype or default_buffer_prototype()).buffer.from_bytes(data)
 
     return ChunkStore(folder, read_only=True)
@@ -116,10 +121,12 @@ def chunk_store(folder: Path, packing: Packing) -> LocalStore:
 def _read(path: Path, packing: Packing, asked: tuple[int, int] | None) -> bytes | None:
     """A chunk, a shard or a part of it; None where it is not stored."""
     try:
-        if not os.path.lexists(path):
+        if asked is None and isinstance(path, RemotePath):  # in one request, without asking first whether it is there
+            gate.read_if_there(path, most=_largest(packing))
+        if not gate.is_there(path) and not path.is_dir():
             return None
-        with open_file(path) as stream:
-            data = _read_part(stream, os.fstat(stream.fileno()).st_size, packing, asked)
+        with gate.open_file(path) as stream:
+            data = _read_part(path, stream, packing, asked)
         is_index = packing.sharded and asked is not None and (asked[1] == 0 or len(data) == _index_size(packing, asked))
         if not is_index and not (packing.sharded and asked is None):
             refuse_too_much(data, packing)
@@ -130,8 +137,8 @@ def _read(path: Path, packing: Packing, asked: tuple[int, int] | None) -> bytes 
     return data
 
 
-def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int] | None) -> bytes:
-    largest = (2 * packing.size + _SLACK) * max(1, packing.sharded)
+def _read_part(path: Path, stream: Any, packing: Packing, asked: tuple[int, int] | None) -> bytes:
+    length, largest = gate.status_of(stream)[0], _largest(packing)
     start, end = asked or (0, length)
     if start < 0:  # counted from the end
         start, end = length + start, length
@@ -141,6 +148,7 @@ def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int
         raise Undecodable(f"truncated; a part of it ends at byte {end:,}, the file has {length:,}")
     if end - start > largest:
         raise Undecodable(f"{end - start:,} bytes, packed, where a chunk has {packing.size:,}")
+    gate.announce(path, [(start, end)])
     stream.seek(start)
     parts = []
     while start < end:  # one call gives 2 GB at most
@@ -150,6 +158,11 @@ def _read_part(stream: Any, length: int, packing: Packing, asked: tuple[int, int
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _largest(packing: Packing) -> int:
+    """Bytes of a chunk's or shard's file at the most."""
+    return (2 * packing.size + _SLACK) * max(1, packing.sharded)
 
 
 def _index_size(packing: Packing, asked: tuple[int, int]) -> int:

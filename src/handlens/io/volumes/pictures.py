@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from handlens.errors import DataError, Problem
+from handlens.io.gate import warm
 from handlens.io.images import read_header, read_image, shown
 from handlens.io.volumes.stack import Array
 from handlens.types import Shape
@@ -39,6 +40,7 @@ class PictureSlices:
 
     def fill(self, band: Array, first: int, top: int, left: int) -> None:
         count, rows, columns = band.shape
+        warm(self.paths[first : first + count])
         for path, plane in zip(self.paths[first : first + count], band, strict=True):
             grey = read_grey(path)
             if grey.shape != self.shape or grey.dtype != self.dtype:

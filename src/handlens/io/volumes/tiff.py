@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 
 from handlens.errors import DataError, Problem
 from handlens.io import orientation, tiff, tiff_codecs, tiff_pixels
+from handlens.io.gate import list_folder, side_by_side, warm
 from handlens.io.images import MAX_IMAGE_PIXELS, shown
 from handlens.io.volumes import pictures
 from handlens.io.volumes.stack import DTYPES, Array
@@ -39,10 +39,13 @@ class TiffSlices:
 
     def fill(self, band: Array, first: int, top: int, left: int) -> None:
         """Read into `band`; every file is opened anew, as 65 open files a stack are too many."""
-        last = first + len(band)
-        for path, rows, plain in zip(self.paths[first:last], band, self.plain[first:last], strict=True):
+
+        def fill(number: int) -> None:
+            path, rows, plain = self.paths[first + number], band[number], self.plain[first + number]
             if plain is None or not tiff.copy_plain(path, rows, top, left, self.shape[1], plain):
                 _fill(path, rows, top, left, self.shape)
+
+        side_by_side(fill, range(len(band)), self.paths[:1])
 
 
 # --- headers ------------------------------------------------------------------------------------------------
@@ -67,6 +70,7 @@ def survey(folder: Path, *, from_zero: bool = True) -> tuple[TiffSlices | pictur
     found = [*_find_gaps(numbered, from_zero), *_find_twins(numbered)]
     stack: TiffSlices | None = None
     plain = []
+    warm([path for _, path in numbered])
     for _, path in numbered:
         try:
             shape, dtype, grain, rows = _read_facts(path)
@@ -88,8 +92,7 @@ def survey(folder: Path, *, from_zero: bool = True) -> tuple[TiffSlices | pictur
 
 def list_slices(folder: Path, pattern: re.Pattern[str] = _SLICE_NAME) -> list[tuple[int, Path]]:
     """Numbers and files of the slices of a folder."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if not os.path.isdir(entry)]
+    names = [name for name, is_folder in list_folder(folder) if not is_folder]
     matches = [match for name in names if (match := pattern.fullmatch(name))]
     return sorted((int(match.group(1)), folder / match.group()) for match in matches)
 

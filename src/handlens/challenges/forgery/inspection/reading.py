@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any
 from handlens.errors import DataError, Problem
 from handlens.io import documents
 from handlens.io.formats import why_unread
-from handlens.io.gate import open_file
+from handlens.io.gate import is_there, open_file, walk
 from handlens.io.images import Array, describe_skipped
 from handlens.io.pdf import PdfFigure
 from handlens.runstore.store import Journal
@@ -97,9 +96,9 @@ def _list_files(given: Path, out: Path | None) -> Iterator[tuple[Path, str]]:
 def _walk(given: Path, out: Path | None, closed: list[OSError]) -> Iterator[Path]:
     """The files below a folder, sorted, without hidden ones and `out`; folders that may not be read go to `closed`."""
     ours = out.resolve() if out else None
-    for folder, below, names in os.walk(given, onerror=closed.append):
-        below[:] = sorted(name for name in below if not name.startswith(".") and Path(folder, name).resolve() != ours)
-        yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+    for folder, below, names in walk(given, failed=closed.append):
+        below[:] = sorted(name for name in below if not name.startswith(".") and (folder / name).resolve() != ours)
+        yield from (folder / name for name in sorted(names) if not name.startswith("."))
 
 
 def _is_figure(path: Path) -> bool:
@@ -108,7 +107,7 @@ def _is_figure(path: Path) -> bool:
 
 def _figures(path: Path, name: str, known: Journal | None) -> Iterator[Figure]:
     try:
-        if not os.path.lexists(path):
+        if not is_there(path) and not path.is_dir():
             raise DataError("no such file or folder", file=path)
         if documents.is_pdf(path):
             yield from _parts(path, name, known)
