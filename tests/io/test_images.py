@@ -749,6 +749,13 @@ def test_what_programs_write_is_not_many(tmp_path: Path) -> None:
         assert images.read_image(tmp_path / name).shape == (60, 60)
 
 
+def test_a_comment_before_the_header_is_damage(tmp_path: Path) -> None:
+    content = png_of()
+    (tmp_path / "a.png").write_bytes(content[:8] + chunk(b"tEXt", b"a\0b") + content[8:])
+    with pytest.raises(DataError, match="does not begin with its header"):
+        images.read_image(tmp_path / "a.png")
+
+
 def test_libpng_has_nothing_to_print(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Colour profiles that fit no pixels, and more texts than it keeps; the pixels are the same."""
     profile = chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(200)))

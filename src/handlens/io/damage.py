@@ -31,6 +31,7 @@ an empty one. Programs write pixels in chunks of 4 kB and more."""
 _COMMENTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"tIME", b"pHYs")
 """Chunks that have no part in the pixels as they are read here; libpng prints what it thinks of them."""
 
+_HEADER = b"IHDR"
 _LARGEST_EXIF = 1 << 20
 _STEP = 1 << 20  # bytes that are unpacked at once
 _PIECE = 1 << 16  # bytes that are given at once: what is not used yet is copied
@@ -129,6 +130,8 @@ def refuse_damaged_png(path: Path, content: bytes) -> None:
 
     After a chunk of another kind the pixels are over: what follows is passed over.
     """
+    if content[12:16] != _HEADER:
+        raise DataError("damaged: it does not begin with its header: copy it again", file=path)
     pixels: list[memoryview] = []
     before = b""
     for kind, place, length in _list_chunks(BytesIO(content), len(content), path):
