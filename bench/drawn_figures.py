@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import cv2
 import matplotlib as mpl
 import numpy as np
+from drawn_elsewhere import GENES, GROUPS, as_printed
 from matplotlib import patches, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,8 +26,6 @@ STYLES = (
     *("seaborn-v0_8", "seaborn-v0_8-whitegrid", "seaborn-v0_8-ticks", "Solarize_Light2", "tableau-colorblind10"),
 )
 FONTS = ("DejaVu Sans", "DejaVu Sans", "DejaVu Serif", "DejaVu Sans Mono", "STIXGeneral", "cmss10")
-GENES = ("ACTB", "GAPDH", "TP53", "MYC", "EGFR", "KRAS", "CDK4", "BRCA1", "PTEN", "STAT3", "AKT1", "MTOR", "RB1", "IL6")
-GROUPS = ("control", "siRNA", "vehicle", "treated", "WT", "KO", "mock", "low", "high", "rescue")
 COLOURS = (
     "tab:blue",
     "tab:orange",
@@ -420,17 +419,3 @@ def beside(drawn: Picture, photograph: Picture, rng: Rng) -> Picture:
     sheet[: picture.shape[0], : picture.shape[1]] = picture
     sheet[: other.shape[0], picture.shape[1] + gap :] = other
     return np.ascontiguousarray(sheet.transpose(1, 0, 2) if down else sheet)
-
-
-def as_printed(picture: Picture, rng: Rng) -> Picture:
-    """Often made smaller, and packed as JPEG."""
-    if rng.uniform() < 0.4:
-        factor = float(rng.uniform(0.4, 0.95))
-        how = (Image.Resampling.BICUBIC, Image.Resampling.LANCZOS, Image.Resampling.BILINEAR)[int(rng.integers(3))]
-        size = (max(80, round(picture.shape[1] * factor)), max(80, round(picture.shape[0] * factor)))
-        picture = np.asarray(Image.fromarray(picture).resize(size, how))
-    if rng.uniform() < 0.65:
-        packed = io.BytesIO()
-        Image.fromarray(picture).save(packed, "JPEG", quality=int(rng.integers(60, 96)))
-        picture = np.asarray(Image.open(packed))
-    return np.ascontiguousarray(picture)

@@ -219,6 +219,11 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
 
         picture, kind = draw_figure(seed, question.number, photographs(sources))
         return picture, (), kind
+    if question.group == "drawn elsewhere":
+        from drawn_elsewhere import draw_other_figure
+
+        picture, kind = draw_other_figure(seed, question.number)
+        return picture, (), kind
     if question.group == "gel":
         wanted = FigureRequest(size=question.size, plan="gel", compound=question.number % 3 == 2)
         return make_lookalike(seed, question.number, wanted).forged, (), ""
@@ -234,7 +239,7 @@ def see(question: Question, sources: Sources | None, seed: int) -> tuple[Picture
 @cache
 def photographs(sources: Sources | None) -> tuple[Picture, ...]:
     """A few clean sources, to stand beside drawn figures."""
-    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.entries[::8] if sources else ()))
+    return tuple(read_image(entry.picture)[..., :3] for entry in (sources.pictures[::8] if sources else ()))
 
 
 def read_sources() -> Sources | None:
@@ -251,7 +256,7 @@ def list_questions(figures: int) -> Iterator[Question]:
         for case in truth.cases:
             yield Question(groups.get(case.id.split("/")[0], "other"), case.path, tuple(truth.read(case)))
     sources = read_sources()
-    for entry in sources.entries if sources else ():
+    for entry in sources.pictures if sources else ():
         yield Question("sources", entry.picture)
     for group in ("figures", "blots"):
         for path in list_images(SHARED / group) if (SHARED / group).is_dir() else ():
@@ -261,7 +266,7 @@ def list_questions(figures: int) -> Iterator[Question]:
             yield Question(group, None, (), number, SIZES[number % 3], bool(sources) and number % 2 == 1)
     for number in range(figures // 2 if sources else 0):  # of the sources that the verifier was fitted to
         yield Question("made cut-outs", None, (), number, SIZES[0], of_sources=True)
-    for group in ("gel", "drawn") if find_spec("matplotlib") else ("gel",):
+    for group in ("gel", "drawn", "drawn elsewhere") if find_spec("matplotlib") else ("gel", "drawn elsewhere"):
         for number in range(figures // 2):
             yield Question(group, None, (), number, SIZES[number % 3])
 
@@ -312,6 +317,7 @@ QUALITY = (
     ("made-up look-alikes, false alarms", "look-alike", 0.03),
     ("made-up gels, false alarms", "gel", 0.03),
     ("drawn figures, false alarms", "drawn", 0.03),
+    ("drawn by other programs, false alarms", "drawn elsewhere", 0.03),
 )
 
 

@@ -58,7 +58,7 @@ class Picture:
 
 def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
     sources = open_sources(SHARED / "sources")
-    for number, entry in enumerate(sources.entries):
+    for number, entry in enumerate(sources.pictures):
         fold = f"fold{number % FOLDS}"
         yield Picture(f"source-{number}", entry.picture, fold)
         for variant in range(variants):
@@ -71,7 +71,7 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
             if number % 2 == variant % 2:
                 yield written(cache, f"twin-{variant}-{number}", replace(made, forged=made.honest, masks=()), fold)
     for number in range(compound):
-        own = Sources(tuple(each for index, each in enumerate(sources.entries) if index % FOLDS == number % FOLDS))
+        own = Sources(tuple(each for index, each in enumerate(sources.pictures) if index % FOLDS == number % FOLDS))
         wanted = FigureRequest(SIZES[number % 4], own if number % 2 else None, compound=True if number % 3 else None)
         for kind, make in (("compound", make_figure), ("lookalike", make_lookalike)):
             made = make(COMPOUND_SEED, number, wanted)

@@ -1,20 +1,24 @@
 """What is lost when a figure comes inside a PDF: real forgeries and their twins embedded as papers embed them.
 
 python bench/papers.py [--figures 40] [--jpeg 40] [--minutes 30] [--quick]
+python bench/papers.py --only jpeg --out /tmp/papers     the same command goes on where it was stopped
 
 Lossless: each figure is placed 60 to 120 mm wide, and at 300 to 600 pixels an inch. Where the pixels that come out are
 those of the PNG the findings are its findings, for the detector is deterministic; otherwise both are looked at.
-JPEG: quality 85, looked at and scored. Bars: findings equal; at most 0.05 oF1 lost.
+JPEG: quality 85, forgeries at random first, then their twins, looked at and scored.
+Bars: findings equal; at most 0.05 oF1 lost.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import random
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pypdfium2
@@ -27,6 +31,7 @@ from handlens.challenges.forgery.predictor import ForgeryPredictor
 from handlens.io.images import read_image
 from handlens.progress import bar
 from handlens.sandbox import pdf
+from handlens.types import Case, Truth
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "forgery" / "real"
 QUALITY = 85
@@ -70,7 +75,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--figures", type=int, default=40, help="forgeries, each with its twin")
-    parser.add_argument("--jpeg", type=int, default=40, help="forgeries that are embedded as JPEG too, at random")
+    parser.add_argument("--jpeg", type=int, default=40, help="figures that are embedded as JPEG too; 80: twins too")
+    parser.add_argument("--only", choices=("lossless", "jpeg"), help="one half of it; default: both")
+    parser.add_argument("--out", type=Path, help="keep the scores of JPEGs here, a line for each, and go on from there")
     parser.add_argument("--minutes", type=float, default=1e6, help="no more JPEGs after so long")
     parser.add_argument("--quick", action="store_true", help="4 figures, 1 as JPEG")
     options = parser.parse_args()
@@ -80,35 +87,61 @@ def main() -> None:
     honest = {case.path.name: case for case in truth.cases if not truth.read(case)}
     forged = [case for case in forged if case.path.name in honest][:figures]
     twins = [honest[case.path.name] for case in forged]
-    dice, predictor = random.Random(1), ForgeryPredictor()
+    predictor = ForgeryPredictor()
+    print(f"{len(forged)} real forgeries, {len(twins)} twins")
+    if options.only != "jpeg":
+        lossless(predictor, [*forged, *twins])
+    if options.only != "lossless":
+        order = random.Random(1).sample(range(len(forged)), len(forged))
+        chosen = [cases[index] for cases in (forged, twins) for index in order][:jpegs]
+        packed_as_jpeg(predictor, truth, chosen, options.out, time.monotonic() + 60 * options.minutes)
+
+
+def lossless(predictor: ForgeryPredictor, cases: list[Case]) -> None:
+    dice = random.Random(1)
     same: dict[str, list[bool]] = {"60 to 120 mm wide": [], "300 to 600 ppi": []}
-    scores: dict[str, list[float]] = {"PNG": [], f"JPEG {QUALITY}": []}
-    begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, bar("lossless") as progress:
         path = Path(folder) / "paper.pdf"
-        for done, case in enumerate([*forged, *twins]):
-            progress(done, len(forged) + len(twins))
+        for done, case in enumerate(cases):
+            progress(done, len(cases))
             picture = as_embedded(read_image(case.path))
             widths = (dice.uniform(60, 120) * POINTS, picture.shape[1] * 72 / dice.uniform(300, 600))
             for kind, width in zip(same, widths, strict=True):
                 back = read_back(embed(path, picture, width, jpeg=False))
                 same[kind].append(np.array_equal(back, picture) or _findings_equal(predictor, back, picture))
-    with tempfile.TemporaryDirectory() as folder, bar("JPEG") as progress:
-        path = Path(folder) / "paper.pdf"
-        for done, case in enumerate(dice.sample(forged, min(jpegs, len(forged)))):
-            progress(done, min(jpegs, len(forged)))
-            if time.monotonic() - begun > 60 * options.minutes:
-                break
-            picture = as_embedded(read_image(case.path))
-            back = read_back(embed(path, picture, dice.uniform(60, 120) * POINTS, jpeg=True))
-            for kind, pixels in zip(scores, (picture, back), strict=True):
-                scores[kind].append(score_one(predictor.predict(pixels).answer, truth.read(case)))
-    print(f"{len(forged)} real forgeries, {len(twins)} twins")
     for kind, found in same.items():
         print(f"  lossless, {kind}: {sum(found)} of {len(found)} give the findings of their PNG (bar: all)")
-    before, after = (float(np.mean(values)) if values else float("nan") for values in scores.values())
-    numbers = f"PNG {before:.3f}, JPEG {QUALITY} {after:.3f} (bar: {before - 0.05:.3f})"
-    print(f"  {len(scores['PNG'])} forgeries, oF1: {numbers}")
+
+
+def packed_as_jpeg(
+    predictor: ForgeryPredictor, truth: Truth[Any], cases: list[Case], journal: Path | None, end: float
+) -> None:
+    """Each figure as PNG and out of a PDF that holds it as JPEG, scored."""
+    known = {}
+    if journal and journal.exists():
+        known = {line["id"]: line["scores"] for line in map(json.loads, journal.read_text().splitlines())}
+    scores: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, bar("JPEG") as progress:
+        path = Path(folder) / "paper.pdf"
+        for done, case in enumerate(cases):
+            progress(done, len(cases))
+            if case.id not in known and time.monotonic() < end:
+                picture = as_embedded(read_image(case.path))
+                width = random.Random(case.id).uniform(60, 120) * POINTS
+                back = read_back(embed(path, picture, width, jpeg=True))
+                answers = [predictor.predict(pixels).answer for pixels in (picture, back)]
+                known[case.id] = [score_one(answer, truth.read(case)) for answer in answers]
+                if journal:
+                    with journal.open("a") as stream:
+                        stream.write(json.dumps({"id": case.id, "scores": known[case.id]}) + "\n")
+            if case.id in known:
+                scores[case.id] = known[case.id]
+    for words, wanted in (("forgeries", True), ("twins", False)):
+        found = [scores[case.id] for case in cases if case.id in scores and bool(truth.read(case)) == wanted]
+        if found:
+            before, after = np.mean(found, axis=0)
+            numbers = f"PNG {before:.3f}, JPEG {QUALITY} {after:.3f} (bar: {before - 0.05:.3f})"
+            print(f"  {len(found)} {words}, oF1: {numbers}")
 
 
 def _findings_equal(predictor: ForgeryPredictor, first: np.ndarray, second: np.ndarray) -> bool:

@@ -29,7 +29,7 @@ from handlens.report.page import Report, ShownCase, write_report
 from handlens.report.pictures import PictureStore, draw_case
 from handlens.views import CaseView, Layer
 
-COST_CASES = {"cells": (4, 500), "lesions": (60, 160), "forgery": (6, 512), "ink": (2, 256)}
+COST_CASES = {"cells": (4, 1000), "lesions": (60, 160), "forgery": (6, 512), "ink": (2, 256)}
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ PAGES = {
     "CHANGELOG.md": "project/changelog.md",
     **{CARDS.format(name): f"models/{name}.md" for name in ("cells", "ink", "lesions")},
     "src/handlens/challenges/ink/model/few/card.md": "models/ink-few.md",
+    "src/handlens/challenges/cells/model/other_slides/card.md": "models/cells-other-slides.md",
 }
 """Path in the repository to path on the site."""
 

@@ -1,4 +1,4 @@
-"""`encode` and `decode`: mask pictures to a submission and back, to the same bytes."""
+"""`encode` and `decode`: mask images to a submission and back, to the same bytes."""
 
 import json
 

@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+import hostile_models as models
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 
@@ -22,8 +24,7 @@ def run(*words: str, cwd: Path, shell: str = "", **options) -> subprocess.Comple
     """`handlens WORDS`, with what a shell does before or after."""
     command = [sys.executable, "-m", "handlens", *words]
     if shell:
-        quoted = " ".join(f"'{word}'" for word in command)
-        command = ["bash", "-c", shell.replace("HANDLENS", quoted)]
+        command = ["bash", "-c", shell.replace("HANDLENS", '"$@"'), "bash", *command]
     environment = {**os.environ, **options.pop("env", {})}
     return subprocess.run(command, cwd=cwd, capture_output=True, timeout=LIMIT, env=environment, check=False, **options)
 
@@ -53,6 +54,49 @@ def test_a_command_works_in_odd_environments(tmp_path: Path, environment: dict[s
     assert done.returncode == 0
     assert b"no copied region found" in done.stdout
     assert (tmp_path / "out" / "index.html").exists()
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A folder whose name is no text and moves the cursor, with slides, a result, masks and a model of two files."""
+    folder = os.path.join(os.fsencode(tmp_path_factory.mktemp("odd")), b"caf\xe9 \x1b[31m\nred")
+    os.mkdir(folder)
+    place = Path(os.fsdecode(folder))
+    for words in (
+        ("sample", "cells", "data", "--cases", "1", "--size", "64"),
+        ("solve", "cells", "data", "-o", "out"),
+        ("decode", "cells", "out/submission.csv", "--data", "data", "-o", "masks"),
+    ):
+        assert run(*words, cwd=place).returncode == 0
+    onnx.save_model(models.honest(), place / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    return folder
+
+
+ODD_PLACES: dict[str, tuple[dict[str, str], str]] = {
+    "all at once": ({"LC_ALL": "POSIX", "HOME": "/proc", "XDG_CACHE_HOME": "/proc", "PYTHONOPTIMIZE": "2"}, ""),
+    "ascii": ({"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, ""),
+    "closed": ({}, "HANDLENS <&- 1>&- 2>&-"),
+    "little memory": ({}, "ulimit -v 2097152; HANDLENS"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ODD_PLACES)
+def test_every_command_that_writes_works_in_odd_places(solved: bytes, tmp_path: Path, place: str) -> None:
+    """Names on the command line are as hostile as the folder's."""
+    environment, shell = ODD_PLACES[place]
+    out = tmp_path / os.fsdecode(b"\xfe \x1b[2J")
+    commands: dict[tuple[str, ...], Path] = {
+        ("encode", "cells", "masks", "--data", "data", "-o", f"{out}.csv"): Path(f"{out}.csv"),
+        ("decode", "cells", "out/submission.csv", "--data", "data", "-o", str(out)): out,
+        ("report", "out"): Path(os.fsdecode(solved)) / "out" / "report.html",
+        ("pack", "m.onnx", "-o", f"{out}.onnx"): Path(f"{out}.onnx"),
+    }
+    for words, made in commands.items():
+        done = run(*words, cwd=Path(os.fsdecode(solved)), env=environment, shell=shell)
+        assert b"\x1b" not in no_traceback(done) + done.stdout
+        assert done.returncode == 0, (words, done)
+        assert made.exists()
 
 
 @pytest.mark.slow

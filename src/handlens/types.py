@@ -257,7 +257,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     tiled        whether the predictor can share the parts of one case: it heeds `Work.share`
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
-    masks        how answers are made of mask pictures, for `encode` and `decode`; None where they are no masks
+    masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
     fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
     sandboxed    whether `load` heeds the context's `untrusted`

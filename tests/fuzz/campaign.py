@@ -5,6 +5,7 @@ memory that worker and parent share: what a worker did before it died is not los
 written, and the same command goes on from there.
 """
 
+import fcntl
 import json
 import mmap
 import os
@@ -72,6 +73,15 @@ def make(kind: Kind, name: str, seed: int, number: int, seeds: list[bytes]) -> b
 def run(campaign: Campaign, tell=lambda _words: None) -> dict[str, dict[str, float]]:
     """All inputs of a campaign that are left; the table of counts by kind."""
     campaign.out.mkdir(parents=True, exist_ok=True)
+    with (campaign.out / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # two would write to one scratch folder, and take each other's mutants for their own
+            raise SystemExit(f"{campaign.out}: a campaign is running here") from None
+        return _run(campaign, tell)
+
+
+def _run(campaign, tell):
     state = _read_state(campaign)
     _import_libraries()
     scratch = campaign.out / "scratch"

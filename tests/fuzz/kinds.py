@@ -534,7 +534,7 @@ KINDS: dict[str, Kind] = {
         share=20,
     ),
     "parquet": Kind(
-        parquet_seeds, (change.change_bytes,), partial(_read_table, "cells", ".parquet"), _wrong_parquet, share=4
+        parquet_seeds, (change.change_bytes, change.change_footer), partial(_read_table, "cells", ".parquet"), _wrong_parquet, share=4
     ),
     "png": Kind(
         png_seeds, (change.change_bytes, change.change_png), partial(_read_picture, ".png"), partial(_same, png.decode), share=10

@@ -98,6 +98,23 @@ def change_letters(data, dice):
     return data[:place] + bytes([dice.choice(b'0123456789 ,;"[]\r\n\t\x00-.eE\xff\xc3')]) + data[place:]
 
 
+def change_footer(data, dice):
+    """A number in the footer of a Parquet file becomes another, as long as it has to be; the footer's length is mended."""
+    size = int.from_bytes(data[-8:-4], "little")
+    if len(data) < 12 or not 0 < size <= len(data) - 8:
+        return change_bytes(data, dice)
+    footer = data[-8 - size : -8]
+    place = dice.randrange(size)
+    number, varint = dice.choice(NUMBERS), b""
+    while number > 0x7F:
+        varint, number = varint + bytes([number & 0x7F | 0x80]), number >> 7
+    old = 1  # bytes of the number that stands there, if it is one
+    while old < 10 and footer[place + old - 1 : place + old] >= b"\x80":
+        old += 1
+    footer = footer[:place] + varint + bytes([number]) + footer[place + old :]
+    return data[: -8 - size] + footer + len(footer).to_bytes(4, "little") + data[-4:]
+
+
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 

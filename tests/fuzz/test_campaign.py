@@ -1,5 +1,6 @@
 """A few thousand mutants of every kind, and that the campaign would notice what it looks for."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -117,3 +118,10 @@ def test_judges_notice_damage(tmp_path):
     with pytest.raises(DamagedError):
         tiff.decode(packed[:-2] + bytes([packed[-2] ^ 1]) + packed[-1:])
     assert mutators.change_png(picture, random.Random(1)) != picture
+
+
+def test_a_folder_has_one_campaign(tmp_path):
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit, match="a campaign is running here"):
+            campaign.run(campaign.Campaign(tmp_path, 1, kinds=("pairs",)))

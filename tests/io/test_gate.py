@@ -238,6 +238,7 @@ LIBRARIES = ("np", "numpy", "torch", "onnx", "joblib")
 """Whose `load` opens a file."""
 
 OWN = {
+    "artefacts.py": "files that this run wrote",
     "challenges/cells/files.py": "parts of its own table",
     "challenges/forgery/inspection/__init__.py": "pages that this run wrote",
     "challenges/ink/dataset.py": "its own cache",
@@ -269,9 +270,9 @@ OWN = {
     "io/volumes/cache.py": "its own cache",
     "report/__init__.py": "pictures that this run wrote",
     "runstore/store.py": "journals, locks and checkpoints of its own",
-    "sandbox/child.py": "its own descriptors; the model comes through a pipe",
+    "sandbox/child.py": "nothing: the model comes through a pipe",
+    "sandbox/frames.py": "a child's own descriptors; what it reads comes through a pipe",
     "sandbox/guard.py": "what the kernel says of this process",
-    "sandbox/pdf_child.py": "its own descriptors; the document comes through a pipe",
     "sandbox/process.py": "control groups of the kernel",
     "sandbox/runner.py": "opens without waiting, and refuses in the words of the judge",
     "testing.py": "what the challenge under test wrote",

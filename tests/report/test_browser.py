@@ -93,6 +93,11 @@ def test_layers_are_switched_faded_and_zoomed(browser, page_file):
         )
         page.locator(".reasons button").first.click()
         assert page.locator("#world rect").count() == 2
+        for mark, pixels in (("line", 2.5), ("rect.under", 6)):  # as thick on the screen, however near
+            width = page.locator(f"#world {mark}").first.evaluate(
+                "node => parseFloat(getComputedStyle(node).strokeWidth)"
+            )
+            assert width * scale_of(page) == pytest.approx(pixels, rel=0.02)
         page.locator("#stage").focus()
         page.keyboard.press("0")
         assert scale_of(page) == pytest.approx(before, rel=1e-3)

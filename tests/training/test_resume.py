@@ -20,7 +20,7 @@ PROGRAM = Path(tiny_training.__file__)
 
 
 def run_program(slides, run, point=""):
-    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=600)
     return done.returncode, done.stderr
 
 
@@ -39,8 +39,11 @@ def assert_same_run(run, other):
     pages = [json.loads((each / "plan.json").read_text()) for each in (run, other)]
     assert pages[0]["scores"] == pages[1]["scores"]
     assert pages[0]["decision"] == pages[1]["decision"]
-    steps = [[(line["stage"], line["step"], line["loss"]) for line in read_log(each / LOG)] for each in (run, other)]
-    assert [line[:2] for line in steps[0]] == [line[:2] for line in steps[1]]
+    steps = [
+        [(line["stage"], line["step"], line["loss"], line["metric"]) for line in read_log(each / LOG)]
+        for each in (run, other)
+    ]
+    assert steps[0] == steps[1]
 
 
 def test_killed_again_and_again(slides, undisturbed, tmp_path):

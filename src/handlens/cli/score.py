@@ -132,7 +132,7 @@ def _encode(challenge: AnyChallenge) -> click.Command:
     @PART
     @JSON
     def command(masks: Path, folder: Path, file: Path, part: Any, as_json: bool, **options: Any) -> None:
-        """Make a valid submission of mask pictures: MASKS/ID.png, .tif or .npy, for every case.
+        """Make a valid submission from mask images: MASKS/ID.png, .tif or .npy, for every case.
 
         Where a case may have several instances, a label image, an array (N, H, W), or ID_1.png, ID_2.png and so on.
         """
@@ -155,7 +155,7 @@ def _decode(challenge: AnyChallenge) -> click.Command:
     @PART
     @JSON
     def command(file: Path, folder: Path, masks: Path, part: Any, as_json: bool, **options: Any) -> None:
-        """Write what a submission says as mask pictures; `encode` of them gives the same submission."""
+        """Write what a submission says as mask images; `encode` of them gives the same submission."""
         from handlens import pipeline
 
         count = pipeline.decode_masks(challenge, file, folder, masks, challenge.settings(**options), part)
@@ -177,14 +177,14 @@ def commands() -> list[click.Command]:
             "encode",
             _encode,
             "NAME MASKS --data FOLDER -o FILE [OPTIONS]",
-            "Make a submission of mask pictures.",
+            "Make a submission from mask images.",
             supports=_has_masks,
         ),
         ChallengeGroup(
             "decode",
             _decode,
             "NAME FILE --data FOLDER -o MASKS [OPTIONS]",
-            "Write a submission as mask pictures.",
+            "Write a submission as mask images.",
             supports=_has_masks,
         ),
         ChallengeGroup(

@@ -36,7 +36,7 @@ def encode_masks(
     settings: SettingsT,
     part: Part | None = None,
 ) -> int:
-    """Write a valid submission of the mask pictures in a folder; gives the number of cases.
+    """Write a valid submission from the mask images in a folder; gives the number of cases.
 
     DataError lists every case whose mask is missing, unreadable or of another size.
     """
@@ -66,7 +66,7 @@ def decode_masks(
     settings: SettingsT,
     part: Part | None = None,
 ) -> int:
-    """Write what a submission says as mask pictures, one for each case; gives the number of cases.
+    """Write what a submission says as mask images, one for each case; gives the number of cases.
 
     Masks are PNG of 0 and 255; where a case has several instances, an array (N, H, W) of 0 and 1.
     """

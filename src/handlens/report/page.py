@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,8 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The twin: all but the pixels; who made it stands first."""
-        page = {"handlens": self.handlens} | asdict(self) | {"warnings": self.warnings}
+        bare = asdict(replace(self, cases=(), sections=()))  # these follow, without a copy of their pictures
+        page = {"handlens": self.handlens} | bare | {"warnings": self.warnings}
         page["sections"] = [
             {"title": part.title, "text": part.text, "items": [_item_json(item) for item in part.items]}
             for part in self.sections
@@ -183,7 +184,7 @@ def _case_json(case: ShownCase) -> dict[str, Any]:
         "id": case.id,
         "value": case.value,
         "words": case.words,
-        "reasons": [asdict(reason) for reason in case.reasons],
+        "reasons": [_reason_json(reason) for reason in case.reasons],
         "losses": {kind: {"count": count, "lost": lost} for kind, (count, lost) in case.losses.items()},
         "facts": dict(case.facts),
         "tags": list(case.tags),
@@ -191,6 +192,11 @@ def _case_json(case: ShownCase) -> dict[str, Any]:
         "fault": case.fault,
         "files": list(case.files),
     }
+
+
+def _reason_json(reason: Reason) -> dict[str, Any]:
+    """As `asdict` has it, which takes a tenth of the time of a page."""
+    return {"kind": reason.kind, "text": reason.text, "lost": reason.lost, "box": reason.box}
 
 
 def _without_pixels(pictures: Mapping[str, Any]) -> dict[str, Any]:

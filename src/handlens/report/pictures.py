@@ -229,7 +229,8 @@ def _thumbnail(layers: Sequence[tuple[Layer, Array]]) -> Array:
         if not layer.on:
             continue
         for number, colour in enumerate(layer.palette, 1):
-            share = cv2.resize((marks == number).astype(np.float32), size, interpolation=cv2.INTER_AREA)
+            there = (marks == number).view(np.uint8) * np.uint8(255)
+            share = cv2.resize(there, size, interpolation=cv2.INTER_AREA).astype(np.float32) / 255
             share = np.minimum(1, share * 2.5)[:, :, None]  # thin lines would fade away
             drawn = np.rint(drawn * (1 - share) + np.array(colour, np.float32) * share).astype(np.uint8)
     return np.asarray(drawn, np.uint8)

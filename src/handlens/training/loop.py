@@ -153,6 +153,10 @@ def train_stage(
     share = (fabric.global_rank, fabric.world_size)
     batches = Batches(task.make_item, stage.members, schedule.batch, schedule.seed, stage.number, share, task.weights)
     log = Log(run / LOG, stage, learner.step) if fabric.is_global_zero else None
+    if state is not None:
+        stepper.loss, stepper.metric = state.get("loss", math.nan), state.get("metric", math.nan)
+        if log:
+            log.losses = list(state.get("losses", ()))
     validation = Validation(fabric, task, schedule, stage, every=LOG_STEPS) if log else None
     waiting, saved = WaitTime(), time.monotonic()
     with closing(batches.prefetch(range(learner.step, stage.steps), waiting)) as prefetched:
@@ -163,11 +167,12 @@ def train_stage(
                 report(step + 1, words)
             stop = _any(fabric, flag.is_set())
             if stop or time.monotonic() - saved > SAVE_SECONDS:
-                _save(fabric, file, learner)
+                curve = {"loss": stepper.loss, "metric": stepper.metric, "losses": log.losses if log else []}
+                _save(fabric, file, learner.state() | curve)
                 saved = time.monotonic()
             if stop:
                 raise TrainingStopped
-    _save(fabric, file, learner, only_average=True)
+    _save(fabric, file, {"step": learner.step, "average": learner.average})
     return learner.average
 
 
@@ -218,7 +223,7 @@ class Log:
         self.path, self.stage = path, stage
         kept = [line for line in read_log(path) if line["stage"] != stage.name or line["step"] <= step]
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.losses: list[float] = []
+        self.losses: list[float] = []  # since the last line; a checkpoint has them too
         self.begun, self.waited = time.perf_counter(), 0.0
 
     def add(self, step: int, loss: float, waiting: WaitTime, stepper: Stepper, validation: Validation) -> None:
@@ -273,9 +278,8 @@ def _refuse_apart(fabric: Fabric, step: int, run: Path) -> None:
         )
 
 
-def _save(fabric: Fabric, file: Path, learner: Learner, *, only_average: bool = False) -> None:
+def _save(fabric: Fabric, file: Path, state: Mapping[str, Any]) -> None:
     if fabric.is_global_zero:
-        state = {"step": learner.step, "average": learner.average} if only_average else learner.state()
         checkpoint.save(file, {**state, "precision": fabric.strategy.precision.state_dict()})
     fabric.barrier()
 

@@ -168,3 +168,33 @@ def test_an_answer_that_time_cut_short_is_marked(tmp_path):
     cut = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=0.0))
     assert cut.artefacts[FINDINGS].cut
     assert cut.warnings[0].startswith("the limit of 0 s ended the search early (")
+
+
+def test_an_answer_that_is_not_marked_is_that_of_any_machine(tmp_path):
+    """However little time there is: the answer is that without a limit, or says that it was cut short."""
+    picture, _ = forged(turn=20)
+    whole = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=1e6))
+    assert (whole.warnings, PLAIN_PREDICTOR(picture).cut) == ((), ())
+    runs = [(run.starts.tolist(), run.lengths.tolist()) for run in whole.answer]
+    assert runs
+    marked = 0
+    for seconds in (0.0, 0.01, 0.1, 0.4):
+        found = predict(tmp_path, picture, replace(PLAIN_PREDICTOR, seconds=seconds))
+        assert bool(found.warnings) == bool(found.artefacts[FINDINGS].cut)
+        assert found.warnings or [(run.starts.tolist(), run.lengths.tolist()) for run in found.answer] == runs
+        marked += bool(found.warnings)
+    assert marked
+    hurried = replace(PLAIN_PREDICTOR, seconds=0.0)(picture)
+    assert hurried.cut
+    assert "cut short by its time limit" in repr(hurried)
+
+
+def test_a_chart_is_said_to_be_one(tmp_path):
+    chart = np.full((300, 400), 255, np.uint8)
+    for place in range(8):
+        cv2.rectangle(chart, (30 + 45 * place, 280 - 30 * (place % 5)), (55 + 45 * place, 280), 90, -1)
+        cv2.putText(chart, f"g{place}", (32 + 45 * place, 297), cv2.FONT_HERSHEY_PLAIN, 0.9, 0)
+    cv2.line(chart, (20, 280), (390, 280), 0, 2)
+    assert "charts, drawings and letters" in predict(tmp_path, chart).warnings[0]
+    beside = np.hstack([chart, stored(texture(seed=1, shape=(300, 400)))])
+    assert predict(tmp_path, beside).warnings == ()

@@ -18,10 +18,11 @@ from handlens import pipeline, registry
 from handlens.challenges.ink import data, predictor
 from handlens.challenges.ink.layout import open_fragment
 from handlens.challenges.ink.options import InkSettings
-from handlens.challenges.ink.predictor import MAP, MASK, SHEET, THRESHOLD, Ensemble, InkPredictor, load
+from handlens.challenges.ink.predictor import MAP, MASK, SHEET, THRESHOLD, InkPredictor, load
 from handlens.challenges.ink.tiles import Resources
 from handlens.cli import cli
 from handlens.errors import DataError, ModelError
+from handlens.inference.ensemble import NetworkPair
 from handlens.masks.rle import decode
 from handlens.runstore.store import ArrayFolder
 from handlens.types import Context
@@ -277,7 +278,7 @@ def test_a_shipped_model_is_used(model, monkeypatch):
 
 def test_two_networks_are_a_weighted_mean_of_log_odds():
     first, second = np.array([[0.5, 0.9, 0.0]], np.float32), np.array([[0.8, 0.9, 1.0]], np.float32)
-    both = Ensemble(lambda _: first, lambda _: second, weight=0.25)(np.zeros((1, 4, 4), np.uint8))
+    both = NetworkPair(lambda _: first, lambda _: second, weight=0.25)(np.zeros((1, 4, 4), np.uint8))
     odds = (0.8 / 0.2) ** 0.25  # to the quarter: the first says 1 to 1
     assert both.dtype == np.float32
     assert both[0, :2] == pytest.approx([odds / (1 + odds), 0.9], abs=1e-6)

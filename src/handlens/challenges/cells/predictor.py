@@ -26,9 +26,10 @@ from handlens.challenges.cells.score import ORDER
 from handlens.challenges.cells.slide import Slide, slide_in_memory, slide_of
 from handlens.challenges.cells.splitting import Watershed
 from handlens.errors import counted
+from handlens.inference.ensemble import NetworkPair
 from handlens.inference.model import Model, is_model, open_model
-from handlens.inference.session import Segmenter, open_segmenter
-from handlens.inference.tiling import Tiling
+from handlens.inference.session import open_segmenter
+from handlens.inference.tiling import Network, Tiling
 from handlens.inference.tiling import predict as predict_tiles
 from handlens.inference.values import as_rgb
 from handlens.io.row_reader import RowReader, opened
@@ -48,16 +49,20 @@ WATERSHED = "watershed"
 """Artefact, beside the probability: how touching nuclei of this image are to be split."""
 
 
+OTHERS_WEIGHT = 0.5
+"""Of the second network where both predict; nothing was chosen."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellsPredictor:
     """A segmentation network and its decision; reads an image row by row and keeps nothing between images.
 
     Images that are no stained tissue are answered without the network, with a warning. `mpp` are micrometres per pixel:
     what is not at 40x is resized for the network. A `channel`, from 0, is one of fluorescence. `others` answers for
-    images that are not the contest's, where the model has a network for them. Artefacts: `probability`, `watershed`.
+    images that are not the contest's, where the model has a second network. Artefacts: `probability`, `watershed`.
     """
 
-    segmenter: Segmenter
+    segmenter: Network
     decision: CellsDecision
     turns: int
     model: Model | None = None
@@ -184,13 +189,15 @@ def _call(predictor: CellsPredictor | OtsuPredictor, value: Any) -> CellsResult:
 
 
 def load(context: Context[Rle, CellsSettings]) -> CellsPredictor:
-    """The named model, or the included one; with the one for images that are not the contest's where it has it."""
+    """The named model, or the included one; images that are not the contest's by both where it has a second one."""
     model = open_model(context.model or INCLUDED_MODEL, challenge="cells")
     predictor = _open(model, context)
     within = model.folder / OTHER_SLIDES
     if not is_model(within):
         return predictor
-    return replace(predictor, others=_open(open_model(within, challenge="cells"), context))
+    second = _open(open_model(within, challenge="cells"), context)
+    both = NetworkPair(predictor.segmenter, second.segmenter, OTHERS_WEIGHT)
+    return replace(predictor, others=replace(second, segmenter=both))
 
 
 def _open(model: Model, context: Context[Rle, CellsSettings]) -> CellsPredictor:

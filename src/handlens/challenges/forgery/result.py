@@ -32,6 +32,11 @@ class ForgeryResult:
         return self.findings.probability
 
     @property
+    def cut(self) -> tuple[str, ...]:
+        """Tiers that the time limit ended early: with more seconds, or on a faster machine, they may find more."""
+        return self.findings.cut
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """A source and its copies each, the surest first; `matches` of a group have transform and evidence."""
         return self.findings.groups
@@ -67,7 +72,8 @@ class ForgeryResult:
     def __repr__(self) -> str:
         height, width = self.findings.shape
         verdict = f"{len(self.groups)} copied group(s)" if self.is_forged else "no copies found"
-        return f"<ForgeryResult {height}x{width}: {verdict}, probability {self.probability:.2f}>"
+        cut = f", cut short by its time limit ({', '.join(self.cut)})" if self.cut else ""
+        return f"<ForgeryResult {height}x{width}: {verdict}, probability {self.probability:.2f}{cut}>"
 
     def _repr_html_(self) -> str:
         shown = picture_html(self.overlay(), repr(self).strip("<>"))

@@ -25,6 +25,7 @@ from handlens.challenges.ink.tiles import STRIDE, Map, Network, Resources, Windo
 from handlens.challenges.ink.tiles import predict as predict_tiles
 from handlens.challenges.ink.window import FEW, REGION, Bytes, Mask, Surface, Window, copy_tall, find_surface
 from handlens.errors import DataError, ModelError, counted
+from handlens.inference.ensemble import NetworkPair
 from handlens.inference.executors import usable_cores
 from handlens.inference.model import Model, is_model, open_model
 from handlens.inference.session import Session, check_probabilities
@@ -39,10 +40,6 @@ from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, W
 MAP, MASK, SHEET, THRESHOLD = "map", "mask", "sheet", "threshold"
 """Artefacts: probability of every square of STRIDE pixels, (rows, columns) float32; the fragment's mask, (H, W); its
 `Surface`; the threshold that was used."""
-
-EPSILON = np.float32(1e-4)
-"""Probabilities nearer to 0 or 1 are taken as this near where log-odds are averaged."""
-
 
 FEW_WEIGHT = 0.25
 """Of the network for few slices, where both predict. Measured on four synthetic fragments that neither was trained on:
@@ -63,26 +60,6 @@ class InkNetwork:
             raise ModelError(f"{self.session.path}: answers {answer.shape}; expected {expected}: train again")
         check_probabilities(answer, self.session.path)
         return np.asarray(answer[0], np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class Ensemble:
-    """Two networks over the same window: probabilities with the weighted mean of their log-odds."""
-
-    first: Network
-    second: Network
-    weight: float
-    """Of the second; the first has the rest."""
-
-    def __call__(self, window: Bytes, /) -> Map:
-        first, second = (_log_odds(network(window)) for network in (self.first, self.second))
-        mean = first + np.float32(self.weight) * (second - first)
-        return np.asarray(1 / (1 + np.exp(-mean)), np.float32)
-
-
-def _log_odds(probability: Map) -> Map:
-    clipped = np.clip(probability, EPSILON, 1 - EPSILON)
-    return np.asarray(np.log(clipped / (1 - clipped)), np.float32)
 
 
 def open_network(path: Path, window: Window, *, untrusted: bool = False) -> InkNetwork:
@@ -194,7 +171,7 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     few = _open(open_model(model.folder / FEW_SLICES, challenge="ink"), context)
     if few.window != predictor.window:
         return replace(predictor, few=few)
-    return replace(predictor, network=Ensemble(predictor.network, few.network, FEW_WEIGHT), few=few)
+    return replace(predictor, network=NetworkPair(predictor.network, few.network, FEW_WEIGHT), few=few)
 
 
 def _open(model: Model, context: Context[Rle, InkSettings]) -> InkPredictor:

@@ -57,6 +57,7 @@
 
   const place = () => {
     world.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.scale})`;
+    world.style.setProperty("--zoom", view.scale);
     world.classList.toggle("close", view.scale > 3);
     for (const layer of layers) if (layer.levels) showTiles(layer);
   };

@@ -45,6 +45,10 @@ def test_what_only_one_channel_shows_is_the_same_field_in_the_merge():
     assert split_fields(channels, [same]) == ([], [same])
     elsewhere = match_of(nucleus, box(210, 40 + width, 20, 20))
     assert split_fields(channels, [elsewhere]) == ([elsewhere], [])
+    other = np.dstack([red, np.roll(green, 90, axis=1), none])
+    other[40:60, 40:60] = channel[40:60, 40:60]
+    pasted = canvas_of(stored(np.hstack([channel, paper, other])))
+    assert split_fields(pasted, [same]) == ([same], []), "copied by chance to the same place of another field"
     twice = canvas_of(stored(np.hstack([channel, paper, channel])))
     assert split_fields(twice, [same]) == ([same], []), "a panel used twice is a copy"
 

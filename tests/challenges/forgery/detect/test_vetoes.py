@@ -96,6 +96,8 @@ def test_few_pixels_of_one_or_two_grey_levels_are_refused_but_not_many_nor_shrun
     assert refused(stored_contrast=1.4)
     assert not refused(stored_contrast=1.6)
     assert not refused(stored_contrast=1.4, side=50)
+    assert refused(stored_contrast=0.4, side=500)
+    assert not refused(stored_contrast=0.4, side=500, shrunk=True)
     assert not refused(stored_contrast=1.4, shrunk=True)
 
 

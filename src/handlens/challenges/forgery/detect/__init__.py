@@ -117,6 +117,7 @@ class Detector:
             tuple(scaling.group_to_figure(each) for each in doubtful),
             probability,
             cut,
+            float((~canvas.blocked).mean()),
             tuple(scaling.group_to_figure(each) for each in candidate_groups(matches)),
             tuple(scaling.group_to_figure(each) for each in group_fields(proposal.fields, decision.verifier)),
         )

@@ -150,7 +150,8 @@ class Findings:
     """Everything about one figure: the surest group first; `forged` is the verdict.
 
     `doubtful` groups are those that a person might look at but that the answer leaves out. `cut` names the tiers that
-    ran out of time. `candidates` are the groups that may be the answer, the surest first: at any sensitivity it is the
+    ran out of time. `searched` is the share of the pixels that were searched: gutters, charts, drawings and letters
+    are not. `candidates` are the groups that may be the answer, the surest first: at any sensitivity it is the
     first of them, at another more or fewer. `fields` are shown twice, as channels beside their merge: no copies.
     """
 
@@ -160,6 +161,7 @@ class Findings:
     doubtful: tuple[Group, ...]
     probability: float
     cut: tuple[str, ...] = ()
+    searched: float = 1.0
     candidates: tuple[Group, ...] = ()
     fields: tuple[Group, ...] = ()
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Findings, Match, Patch
 from handlens.challenges.forgery.inspection.naming import Named, outlines
+from handlens.challenges.forgery.predictor import DRAWN, LEAST_SEARCHED
 from handlens.errors import counted
 
 Record = dict[str, Any]
@@ -130,6 +131,7 @@ def record_findings(findings: Findings, groups: Sequence[tuple[Named, Record]]) 
             for panel in findings.panels
         ],
         "cut": list(findings.cut),
+        "searched": round(findings.searched, 4),
     }
     return {"verdict": verdict(record), "copies_found": bool(record["groups"]), **record}
 
@@ -141,6 +143,8 @@ def notes(record: Record) -> list[str]:
         found.append(
             f"time ran out in: {', '.join(record['cut'])}. Copies may have been missed; give it more with --seconds"
         )
+    if record.get("searched", 1.0) < LEAST_SEARCHED:
+        found.append(DRAWN)
     return found
 
 

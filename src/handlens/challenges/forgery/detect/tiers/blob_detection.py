@@ -149,17 +149,6 @@ def _parts(foreground: npt.NDArray[Any], corner: tuple[int, int], smallest: int,
             yield Blob(patch, x, y, area)
 
 
-def find_spots(canvas: Canvas, radius: float, *, most: int) -> FloatArray:
-    """Middles (x, y) of what is brighter or darker than its surroundings at this size, the clearest first."""
-    width = radius / np.sqrt(2)
-    response = np.abs(cv2.Laplacian(cv2.GaussianBlur(canvas.grey, (0, 0), width), cv2.CV_32F))
-    response[canvas.blocked] = 0
-    highest = (response >= cv2.dilate(response, np.ones((3, 3), np.uint8))) & (response > 0)
-    rows, columns = np.nonzero(highest)
-    order = np.argsort(-response[rows, columns], kind="stable")[:most]
-    return np.column_stack([columns, rows])[order].astype(np.float32)
-
-
 def is_cut(grey: FloatArray, patch: Patch) -> bool:
     """Whether one straight hard edge, along a row or a column, ends the object: of a panel that touches the next.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import FloatArray, Match, Patch
+from handlens.challenges.forgery.detect.geometry.correlation import correlations
 from handlens.challenges.forgery.detect.geometry.points import interior, moved, sample
 
 OTHER_COLOUR = 0.3
@@ -19,6 +20,9 @@ COLOURLESS = 8.0
 
 SOFT = 2.5
 """Gaussian blur, in pixels, of the colours that are compared: noise has a colour in each pixel. By hand."""
+
+ONE_CHANNEL = 0.5
+"""Correlation of two views in the colour that they share, at least, where one shows another besides. By hand."""
 
 UPRIGHT, AS_LARGE, IN_LINE = 3.0, 0.03, 3.0
 """Degrees, share of size, and pixels off a row or column by which two views of one field differ. By hand."""
@@ -37,7 +41,9 @@ def split_fields(canvas: Canvas, matches: Sequence[Match]) -> tuple[list[Match],
     fields = [match for match, other in pairs if other and _in_line(match)]
 
     def shows_field(match: Match) -> bool:
-        return _in_line(match) and any(_shares_place(match, field) or _moves_as(match, field) for field in fields)
+        if _in_line(match):
+            return any(_shares_place(match, field) or _moves_as(match, field) for field in fields)
+        return any(_joins_the_same(match, field) for field in fields)
 
     shown = [match for match, other in pairs if (other and _in_line(match)) or shows_field(match)]
     return [match for match, other in pairs if not other and not shows_field(match)], shown
@@ -87,6 +93,8 @@ def _joins_views(canvas: Canvas, chroma: FloatArray | None, match: Match) -> boo
     one, other = panels
     if one is None or other is None or one is other:
         return False
+    if np.abs(np.subtract(one.shape, other.shape)).max() > IN_LINE:  # views of one field are cut alike
+        return False
     step = np.subtract(match.copy.centre, match.source.centre)
     between = np.array([other.left - one.left, other.top - one.top])
     if np.abs(step - between).max() > IN_LINE:
@@ -94,6 +102,8 @@ def _joins_views(canvas: Canvas, chroma: FloatArray | None, match: Match) -> boo
     whole = Patch(one.top, one.left, np.ones(one.shape, np.bool_))
     matrix = np.column_stack([np.eye(2), step])
     views = Match(whole, whole, matrix, match.tier, {})
+    if correlations(*_colours(chroma, views)).max() < ONE_CHANNEL:  # two fields, and a region copied between them
+        return False
     return max(recoloured(chroma, views), _shows_more(chroma, views)) > OTHER_COLOUR
 
 
@@ -108,6 +118,12 @@ def _in_line(match: Match) -> bool:
 def _shares_place(one: Match, other: Match) -> bool:
     """Whether the middle of a region of one lies in the box of a region of the other."""
     return any(_overlap(mine, theirs) for mine in (one.source, one.copy) for theirs in (other.source, other.copy))
+
+
+def _joins_the_same(one: Match, other: Match) -> bool:
+    """Whether two matches are between the same two places, if not quite aligned alike."""
+    straight = _overlap(one.source, other.source) and _overlap(one.copy, other.copy)
+    return straight or (_overlap(one.source, other.copy) and _overlap(one.copy, other.source))
 
 
 def _moves_as(one: Match, other: Match) -> bool:
