@@ -26,6 +26,7 @@ class RangeServer(ThreadingHTTPServer):
 
     def clear(self):
         self.requests, self.sent, self.asked = 0, 0, Counter()
+        self.active, self.most = 0, 0
 
     @property
     def address(self):
@@ -55,7 +56,11 @@ class _Handler(BaseHTTPRequestHandler):
             server.requests += 1
             server.asked[name] += 1
             fault = server.fail(server.requests, name)
+            server.active += 1
+            server.most = max(server.most, server.active)
         time.sleep(server.wait)
+        with server.lock:
+            server.active -= 1
         if isinstance(fault, int):
             return self._say(fault, b"no" if body else b"", "text/plain")
         if fault == "reset":

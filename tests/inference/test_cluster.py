@@ -402,13 +402,20 @@ def test_it_is_said_when_all_workers_leave_and_goes_on_when_some_join(tmp_path, 
     monkeypatch.setattr("handlens.inference.cluster.LEFT_SECONDS", 0.2)
     monkeypatch.setattr("handlens.inference.cluster.LOOK_AGAIN", 0.1)
     cluster = Cluster(tmp_path)
+
+    def join_when_it_was_said():
+        try:
+            wait_for(lambda: "all workers have left the cluster" in caplog.text)
+        finally:
+            cluster.start_worker()
+
     try:
         first = cluster.start_worker()
         with open_cluster(cluster.address) as executor:
             results = executor.map(partial(tasks.make_there, tasks.make_counter), range(400))
             next(results)
             kill(first)
-            threading.Timer(1.5, cluster.start_worker).start()
+            threading.Thread(target=join_when_it_was_said).start()
             assert sum(1 for _ in results) == 399
     finally:
         cluster.close()

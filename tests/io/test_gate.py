@@ -238,6 +238,7 @@ LIBRARIES = ("np", "numpy", "torch", "onnx", "joblib")
 """Whose `load` opens a file."""
 
 OWN = {
+    "cli/uploads.py": "the folder in which an output is worked on before it is uploaded",
     "artefacts.py": "files that this run wrote",
     "challenges/cells/files.py": "parts of its own table",
     "challenges/forgery/inspection/__init__.py": "pages that this run wrote",
@@ -262,7 +263,7 @@ OWN = {
     "sandbox/container_child.py": "places that are bound into a container, not read",
     "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
     **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
-    "inference/cluster.py": "files that its own task has just written",
+    "inference/cluster_worker.py": "files that its own task has just written",
     "inference/model.py": "names in a folder, of which the first is opened through the gate",
     "io/files.py": "what it wrote",
     "io/formats.py": "a name that is only mentioned",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import threading
 import time
 import uuid
 from asyncio import CancelledError
@@ -129,8 +130,9 @@ class _Run:
         self.known: set[str] = set()
         self.pace = _Pace()
         self.bound: dict[Key, set[str]] = {}
-        self.seen = self.watched = time.monotonic()
-        self.told = False
+        self.watched = time.monotonic()
+        self.ended = threading.Event()
+        threading.Thread(target=self._say_when_all_leave, daemon=True).start()
 
     def results(self) -> Generator[tuple[int, Files, Any], None, None]:
         while True:
@@ -172,8 +174,22 @@ class _Run:
             future.release()
         return list(zip((future.key for future in futures), contents, strict=True))
 
+    def _say_when_all_leave(self) -> None:
+        """A thread's work, for to gather what was lost with a worker waits until another computes it again."""
+        seen, told = time.monotonic(), False
+        while not self.ended.wait(LOOK_AGAIN):
+            try:
+                there = bool(self.client.nthreads())
+            except (Exception, CancelledError):  # what is under way tells that the scheduler is gone
+                return
+            if there:
+                seen, told = time.monotonic(), False
+            elif time.monotonic() - seen > LEFT_SECONDS and not told:
+                told = True
+                LOG.warning("all workers have left the cluster: it goes on when some join")
+
     def _watch(self) -> None:
-        """Say that all workers have left, and give out anew what waits for some that have."""
+        """Give out anew what waits for workers that have left."""
         if time.monotonic() - self.watched < LOOK_AGAIN:
             return
         self.watched = time.monotonic()
@@ -181,11 +197,6 @@ class _Run:
             there = set(self.client.nthreads())
         except (Exception, CancelledError):  # what is under way tells that the scheduler is gone
             return
-        if there:
-            self.seen, self.told = self.watched, False
-        elif self.watched - self.seen > LEFT_SECONDS and not self.told:
-            self.told = True
-            LOG.warning("all workers have left the cluster: it goes on when some join")
         for key, (future, index, alone) in list(self.under_way.items()):
             bound = self.bound.get(key)
             if bound and there and not bound & there:
@@ -199,6 +210,7 @@ class _Run:
 
     def close(self) -> None:
         """Nothing is left to do on the cluster, whatever is under way, and nothing of the predictor."""
+        self.ended.set()
         with suppress(Exception):  # the scheduler may be gone
             self.client.cancel([future for future, *_ in self.under_way.values()], force=True)
         for future, *_ in self.under_way.values():
