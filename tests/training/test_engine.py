@@ -47,7 +47,7 @@ def test_fields_are_changed_by_name():
         ({"min_scale": "2.5"}, "min_scale 2.5, max_scale 2.0; expected min_scale to be the smaller one"),
         (
             {"nonsense": "1"},
-            "there is no field nonsense; there are accelerator, aligned, augmentation.background_stain, ",
+            "there is no field nonsense; there are accelerator, aligned, augmentation.artefact_share, ",
         ),
     ],
 )

@@ -32,7 +32,7 @@ class NetworkPair:
 def average_log_odds(first: Probabilities, second: Probabilities, weight: float) -> Probabilities:
     """The probability whose log-odds are the mean of both, `weight` that of the second.
 
-    >>> average_log_odds(np.float32([0.5, 0.9]), np.float32([0.5, 0.1]), 0.5).tolist()
+    >>> average_log_odds(np.float32([0.5, 0.9]), np.float32([0.5, 0.1]), 0.5).round(4).tolist()
     [0.5, 0.5]
     """
     one, other = _log_odds(first), _log_odds(second)
