@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import handlens
 from handlens import pipeline, registry
@@ -183,6 +184,20 @@ def test_a_submission_of_somebody_else_is_not_replaced_unasked(cells, tmp_path, 
     assert ((tmp_path / name).read_text(), os.listdir(tmp_path)) == ("mine", [name])
     pipeline.solve(registry.challenge("cells"), cells, tmp_path, predictor=Counting(), overwrite=True)
     assert sorted(os.listdir(tmp_path)) == ["run.json", "score.json", "submission.csv"]
+
+
+@pytest.mark.parametrize("given", ["a.png", "."])
+def test_results_are_not_written_among_the_images(tmp_path, given):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "a.mask.png").write_bytes(mine := b"drawn by hand")
+    if given == ".":
+        (tmp_path / "a.mask.png").rename(tmp_path / "a.mask.txt")
+    challenge, names = registry.challenge("cells"), sorted(os.listdir(tmp_path))
+    for overwrite in (False, True):
+        with pytest.raises(DataError, match="is read and lies here: results would stand among your files"):
+            pipeline.solve(challenge, tmp_path / given, tmp_path, predictor=Counting(), overwrite=overwrite)
+    assert sorted(os.listdir(tmp_path)) == names
+    assert next(tmp_path.glob("a.mask.*")).read_bytes() == mine
 
 
 def test_a_full_disk_loses_no_answer(cells, tmp_path, monkeypatch):

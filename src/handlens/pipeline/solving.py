@@ -165,7 +165,8 @@ def solve(
         predictor = job.load()
     key = job.fingerprint(predictor)
     results = ("submission.csv", "submission.parquet")
-    with open_store(out, key, job.about, results=results, overwrite=overwrite) as store:
+    reads = [folder, *(case.path for case in cases)]
+    with open_store(out, key, job.about, results=results, reads=reads, overwrite=overwrite) as store:
         counter = ProgressCounter(progress, len(cases))
         if deadline is not None:
             given = partial(_given, predictor) if predictor else job.load

@@ -59,6 +59,7 @@ def open_store(
     about: Mapping[str, Any],
     *,
     results: Sequence[str] = (),
+    reads: Iterable[Path] = (),
     overwrite: bool = False,
     again: bool = True,
 ) -> Iterator[RunStore]:
@@ -67,11 +68,13 @@ def open_store(
     A folder of another run (other data, settings, model or version) is refused unless `overwrite` is set; then what
     it kept to resume is removed, and its results are replaced as the new ones are written. A finished run of the same
     fingerprint is done `again`, or refused. `results` are names of files that a run writes: where they are in a folder
-    without a run, they are somebody else's, and the folder is refused too. `about` goes into the manifest, for people
-    and for `--resume`.
+    without a run, they are somebody else's, and the folder is refused too. So is one that holds a file that the run
+    `reads`: results would stand among a person's own files, and be read as such the next time. `about` goes into the
+    manifest, for people and for `--resume`.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError("this is a file: name a folder", file=folder)
+    _refuse_folder_of_inputs(folder, reads)
     _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)
     if not overwrite:
         _refuse_files_of_others(folder, results)
@@ -110,6 +113,20 @@ def _refuse_finished_or_other(folder: Path, fingerprint: str, *, overwrite: bool
         what = f"{state} another run (other data, settings, model or version of handlens)"
         remedy = "or pass --overwrite" if again else "or handlens train --resume, which keeps the settings of that run"
         raise DataError(f"{what}: name a new folder, {remedy}", file=folder)
+
+
+def _refuse_folder_of_inputs(folder: Path, reads: Iterable[Path]) -> None:
+    """Results go elsewhere than where the files lie that they are made of; `overwrite` does not change that."""
+    ours = folder.resolve()
+    resolved: dict[Path, Path] = {}
+    for path in reads:
+        if isinstance(path, RemotePath):
+            continue
+        parent = path.parent
+        above = resolved[parent] if parent in resolved else resolved.setdefault(parent, parent.resolve())
+        if above / path.name == ours or (above == ours and not path.is_dir()):
+            what = f"{path.name or path} is read and lies here: results would stand among your files"
+            raise DataError(f"{what}; name a new folder", file=folder)
 
 
 def _refuse_files_of_others(folder: Path, results: Sequence[str]) -> None:

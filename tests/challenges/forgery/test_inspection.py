@@ -561,10 +561,19 @@ def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
 
 def test_a_page_of_somebody_else_is_left_alone(tmp_path):
     write_png(tmp_path / "a.png", np.zeros((20, 20), np.uint8))
-    (tmp_path / "index.html").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "index.html").write_text("mine")
     with pytest.raises(DataError, match="already there: name a new folder"):
-        inspect([tmp_path / "a.png"], tmp_path)
-    assert (tmp_path / "index.html").read_text() == "mine"
+        inspect([tmp_path / "a.png"], tmp_path / "out")
+    assert (tmp_path / "out" / "index.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("given", ["a.png", "."])
+def test_pages_are_not_written_among_the_figures(tmp_path, given):
+    write_png(tmp_path / "a.png", np.zeros((20, 20), np.uint8))
+    with pytest.raises(DataError, match="is read and lies here: results would stand among your files"):
+        inspect([tmp_path / given], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_the_folder_of_another_inspection_is_refused_or_overwritten(tmp_path):

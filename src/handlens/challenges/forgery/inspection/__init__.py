@@ -97,7 +97,8 @@ def inspect_figures(
     places = [str(path.absolute()) for path, _ in files]
     places += [fingerprint_of([], each.file, without=out) for each in CHALLENGE.fitted]
     key = hashlib.sha256("\n".join([*about.values(), *places]).encode(errors="replace")).hexdigest()
-    with open_store(out, key, about, results=(PAGE,), overwrite=overwrite) as store:
+    reads = [*paths, *(path for path, _ in files)]
+    with open_store(out, key, about, results=(PAGE,), reads=reads, overwrite=overwrite) as store:
         with closing(store.journal("documents")) as documents:
             figures = find_figures(files, documents)
         target = ReportFolder(out, alone=len(figures) == 1)
