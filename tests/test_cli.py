@@ -369,7 +369,7 @@ def test_a_single_image_is_solved(name, tmp_path):
     done = run("solve", name, tmp_path / "one.png", "-o", tmp_path / "out")
     assert done.exit_code == 0, done.exception
     assert "1 case, valid" in done.stdout
-    assert "no score: the data folder has no labels for these cases" in done.stdout
+    assert "no score: there are no labels for these cases" in done.stdout
     rows = (tmp_path / "out" / "submission.csv").read_text().splitlines()
     assert len(rows) == 2
     assert rows[1].startswith("one")

@@ -122,9 +122,10 @@ def test_a_refused_submission_shows_its_lines(tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("img,pixels\n0,1 1 5\n1,<b>x</b>" + "9" * 500 + "\n")
     with pytest.raises(HandlensError) as caught:
-        pipeline.score(challenge, file, _solution(tmp_path), challenge.settings())
-    page = pipeline.report_refused(challenge, file, caught.value, tmp_path / "mine.report.html")
+        pipeline.score(challenge, file, truth := _solution(tmp_path), challenge.settings())
+    page = pipeline.report_refused(challenge, file, truth, caught.value, tmp_path / "mine.report.html")
     twin = json.loads((tmp_path / "mine.report.json").read_text())
+    assert twin["command"] == f"handlens score cells {file} --truth {truth}"
     assert [problem["line"] for problem in twin["problems"]] == [2, 3]
     assert twin["problems"][0]["text"] == "0,1 1 5"
     assert len(twin["problems"][1]["text"]) == 160

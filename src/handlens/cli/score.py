@@ -83,7 +83,7 @@ def _score(challenge: AnyChallenge) -> click.Command:
             if target is None or Verbosity.level > 0:
                 raise
             fail(f"handlens: {error}")
-            tell_page(partial(pipeline.report_refused, challenge, file, error, target))
+            tell_page(partial(pipeline.report_refused, challenge, file, truth, error, target))
             sys.exit(1)
         page = pipeline.score_json(challenge, result)
         if not cases:

@@ -122,7 +122,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
             return
         click.echo(f"{solved.submission}: {counted(solved.cases, 'case')}, valid, {solved.seconds:.1f} s")
         if solved.score is None and solved.spent is None:
-            click.echo("no score: the data folder has no labels for these cases")
+            click.echo("no score: there are no labels for these cases")
         elif solved.score is None:
             click.echo("no score: no labels for these cases, or no time for it")
         else:

@@ -162,7 +162,7 @@ def verdict_of(
     if score is None:
         if len(cases) == 1 and cases[0].words:
             return f"{cases[0].id}: {cases[0].words}"
-        return f"{counted(len(cases), 'case')} answered. No score: the data folder has no labels for them."
+        return f"{counted(len(cases), 'case')} answered. No score: there are no labels for them."
     metric = challenge.metric.partition(",")[0].partition(":")[0]
     bounds = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
     return f"{metric} {score:.4f}{bounds}" + ("" if empty is None else f"; predicting nothing gives {empty:.4f}")

@@ -65,11 +65,15 @@ def report_score(
         sections=[*parts_of(score.parts), *where_lost(shown), *own_sections(challenge, known, settings)],
         cases=shown,
         facts={"submission": str(file), "truth": str(truth), "cases": len(score.cases), **versions()},
-        command=shlex.join(["handlens", "score", challenge.name, str(file), "--truth", str(truth)]),
+        command=_command(challenge, file, truth),
         handlens=package_version(),
     )
     write_report(report, page)
     return page
+
+
+def _command(challenge: AnyChallenge, file: Path, truth: Path) -> str:
+    return shlex.join(["handlens", "score", challenge.name, str(file), "--truth", str(truth)])
 
 
 def _pictured(challenge: AnyChallenge, truth: Path, score: Score, part: Part | None) -> list[Case]:
@@ -83,7 +87,7 @@ def _pictured(challenge: AnyChallenge, truth: Path, score: Score, part: Part | N
     return [Case(id, Path()) for id in ids]
 
 
-def report_refused(challenge: AnyChallenge, file: Path, error: SubmissionError, page: Path) -> Path:
+def report_refused(challenge: AnyChallenge, file: Path, truth: Path, error: SubmissionError, page: Path) -> Path:
     """The report of a submission that cannot be scored: every problem, with the line as it is written."""
     problems = list(error.problems)
     lines = _lines(file, {problem.line for problem in problems[:PROBLEMS_SHOWN] if problem.line})
@@ -98,8 +102,8 @@ def report_refused(challenge: AnyChallenge, file: Path, error: SubmissionError, 
         metric=challenge.metric,
         problems=[_problem(problem, lines) for problem in problems[:PROBLEMS_SHOWN]],
         problems_left=f"and {left:,} more: handlens check lists them all" if left > 0 else "",
-        facts={"submission": str(file), **versions()},
-        command=shlex.join(["handlens", "check", challenge.name, str(file), "--data", "FOLDER"]),
+        facts={"submission": str(file), "truth": str(truth), **versions()},
+        command=_command(challenge, file, truth),
         handlens=package_version(),
     )
     write_report(report, page)
