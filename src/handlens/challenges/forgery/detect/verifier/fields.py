@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
-from handlens.challenges.forgery.detect.findings import FloatArray, Match, Patch
-from handlens.challenges.forgery.detect.geometry.correlation import correlations
+from handlens.challenges.forgery.detect.findings import FloatArray, Match, Panel, Patch
+from handlens.challenges.forgery.detect.geometry.correlation import correlation, correlations
 from handlens.challenges.forgery.detect.geometry.points import interior, moved, sample
 
 OTHER_COLOUR = 0.3
@@ -22,31 +23,54 @@ SOFT = 2.5
 """Gaussian blur, in pixels, of the colours that are compared: noise has a colour in each pixel. By hand."""
 
 ONE_CHANNEL = 0.5
-"""Correlation of two views in the colour that they share, at least, where one shows another besides. By hand."""
+"""Correlation of two views, at least, in the colour that they share where one shows another besides, or in grey. By
+hand."""
+
+SAME_GRAIN = 0.9
+"""Correlation of the grain of two regions of like colours from which they are one picture. By hand: honest views of one
+field reach 0.87; a copy has 1, and 0.9 in a JPEG of quality 90."""
 
 UPRIGHT, AS_LARGE, IN_LINE = 3.0, 0.03, 3.0
 """Degrees, share of size, and pixels off a row or column by which two views of one field differ. By hand."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Two panels of one row or column, and the match of all that they share."""
+
+    panels: frozenset[Panel]
+    whole: Match
+
+
 def split_fields(canvas: Canvas, matches: Sequence[Match]) -> tuple[list[Match], list[Match]]:
     """The matches that may be copies, and those that show one field twice, as a channel beside its merge does.
 
-    What has other colours is no copy, and the same field where it stands in one row or column. What stands in the same
-    row or column as one of its regions with other colours, or as far from its copy as a field from its next view, is
-    another part or channel of that field, or the same at another time, even where both are grey.
+    What has other colours is no copy, and the same field where it has the same place in two panels of a row or column.
+    What has the same place in one of these panels and in a panel like it is another channel of that field, or the same
+    at another time, even where both are grey; but not with the same grain. No field lies within one panel.
     """
     chroma = soft_chroma(canvas)
-    changed = [recoloured(chroma, match) > OTHER_COLOUR or _joins_views(canvas, chroma, match) for match in matches]
-    pairs = list(zip(matches, changed, strict=True))
-    fields = [match for match, other in pairs if other and _in_line(match)]
+    joined = [_views_of(canvas, match) for match in matches]
+    changed = [
+        recoloured(chroma, match) > OTHER_COLOUR or _differ(chroma, views)
+        for match, views in zip(matches, joined, strict=True)
+    ]
+    fields = [(match, views) for match, views, other in zip(matches, joined, changed, strict=True) if other and views]
 
-    def shows_field(match: Match) -> bool:
-        if _in_line(match):
-            return any(_shares_place(match, field) or _moves_as(match, field) for field in fields)
-        return any(_joins_the_same(match, field) for field in fields)
+    def shows_field(match: Match, views: _Views | None) -> bool:
+        if views:
+            found = _belongs(canvas, views, [field.panels for _, field in fields])
+        else:
+            found = not _in_line(match) and any(_joins_the_same(match, field) for field, _ in fields)
+        return found and not _shares_grain(canvas, match)
 
-    shown = [match for match, other in pairs if (other and _in_line(match)) or shows_field(match)]
-    return [match for match, other in pairs if not other and not shows_field(match)], shown
+    copies, shown = [], []
+    for match, views, other in zip(matches, joined, changed, strict=True):
+        if views if other else shows_field(match, views):
+            shown.append(match)
+        elif not other:
+            copies.append(match)
+    return copies, shown
 
 
 def soft_chroma(canvas: Canvas) -> FloatArray | None:
@@ -80,31 +104,63 @@ def _colours(chroma: FloatArray, match: Match) -> tuple[FloatArray, FloatArray]:
     return one, other
 
 
-def _joins_views(canvas: Canvas, chroma: FloatArray | None, match: Match) -> bool:
-    """Whether the regions have the same place in two panels that differ in colour, though they do not: what only one
-    channel shows looks the same in the merge.
+def _views_of(canvas: Canvas, match: Match) -> _Views | None:
+    """The two panels in which the regions of a match have the same place, measured from one of their corners:
+    a label may widen a panel at its other sides. None where there are none.
     """
-    if chroma is None or not _in_line(match):
-        return False
-    panels = [
-        next((each for _, each in canvas.pictures if each.top <= y < each.bottom and each.left <= x < each.right), None)
-        for x, y in (match.source.centre, match.copy.centre)
-    ]
-    one, other = panels
+    if not _in_line(match):
+        return None
+    one, other = (_panel_at(canvas, *patch.centre) for patch in (match.source, match.copy))
     if one is None or other is None or one is other:
+        return None
+    across, down = np.subtract(match.copy.centre, match.source.centre)
+    if min(abs(across - other.left + one.left), abs(across - other.right + one.right)) > IN_LINE:
+        return None
+    if min(abs(down - other.top + one.top), abs(down - other.bottom + one.bottom)) > IN_LINE:
+        return None
+    top, bottom = max(one.top, other.top - round(down)), min(one.bottom, other.bottom - round(down))
+    left, right = max(one.left, other.left - round(across)), min(one.right, other.right - round(across))
+    shared = np.ones((bottom - top, right - left), np.bool_)
+    ends = Patch(top, left, shared), Patch(top + round(down), left + round(across), shared)
+    return _Views(frozenset((one, other)), Match(*ends, np.array([[1, 0, across], [0, 1, down]]), match.tier))
+
+
+def _panel_at(canvas: Canvas, x: float, y: float) -> Panel | None:
+    holding = (each for _, each in canvas.pictures if each.top <= y < each.bottom and each.left <= x < each.right)
+    return next(holding, None)
+
+
+def _differ(chroma: FloatArray | None, views: _Views | None) -> bool:
+    """Whether two panels share a colour and differ in another: what only one channel shows looks the same in the merge,
+    and its own colours do not differ.
+    """
+    if chroma is None or views is None:
         return False
-    if np.abs(np.subtract(one.shape, other.shape)).max() > IN_LINE:  # views of one field are cut alike
+    if correlations(*_colours(chroma, views.whole)).max() < ONE_CHANNEL:  # two fields, and a region copied between them
         return False
-    step = np.subtract(match.copy.centre, match.source.centre)
-    between = np.array([other.left - one.left, other.top - one.top])
-    if np.abs(step - between).max() > IN_LINE:
-        return False
-    whole = Patch(one.top, one.left, np.ones(one.shape, np.bool_))
-    matrix = np.column_stack([np.eye(2), step])
-    views = Match(whole, whole, matrix, match.tier, {})
-    if correlations(*_colours(chroma, views)).max() < ONE_CHANNEL:  # two fields, and a region copied between them
-        return False
-    return max(recoloured(chroma, views), _shows_more(chroma, views)) > OTHER_COLOUR
+    return max(recoloured(chroma, views.whole), _shows_more(chroma, views.whole)) > OTHER_COLOUR
+
+
+def _belongs(canvas: Canvas, views: _Views, fields: Sequence[frozenset[Panel]]) -> bool:
+    """Whether two panels are views of a field that others show: both beside one further view of it, or one of them and
+    the other much like it.
+    """
+    first, second = ({panel for field in fields if own in field for panel in field} for own in views.panels)
+    if first & second:
+        return True
+    return bool(first | second) and correlation(*_values(canvas.grey, views.whole)) > ONE_CHANNEL
+
+
+def _shares_grain(canvas: Canvas, match: Match) -> bool:
+    """Whether the copy is the source to the last detail."""
+    return correlation(*_values(canvas.grain, match)) > SAME_GRAIN
+
+
+def _values(layer: FloatArray, match: Match) -> tuple[FloatArray, FloatArray]:
+    """A layer in the source and where it lies in the copy."""
+    points = interior(match.source)
+    one, other = (sample(layer, *place, cubic=False) for place in ((points.x, points.y), moved(points, match.matrix)))
+    return one, other
 
 
 def _in_line(match: Match) -> bool:
@@ -115,21 +171,10 @@ def _in_line(match: Match) -> bool:
     return min(abs(across - x), abs(down - y)) <= IN_LINE
 
 
-def _shares_place(one: Match, other: Match) -> bool:
-    """Whether the middle of a region of one lies in the box of a region of the other."""
-    return any(_overlap(mine, theirs) for mine in (one.source, one.copy) for theirs in (other.source, other.copy))
-
-
 def _joins_the_same(one: Match, other: Match) -> bool:
     """Whether two matches are between the same two places, if not quite aligned alike."""
     straight = _overlap(one.source, other.source) and _overlap(one.copy, other.copy)
     return straight or (_overlap(one.source, other.copy) and _overlap(one.copy, other.source))
-
-
-def _moves_as(one: Match, other: Match) -> bool:
-    """Whether two matches move their regions alike, either way."""
-    steps = [np.subtract(each.copy.centre, each.source.centre) for each in (one, other)]
-    return bool(min(np.abs(steps[0] - steps[1]).max(), np.abs(steps[0] + steps[1]).max()) <= IN_LINE)
 
 
 def _overlap(one: Patch, other: Patch) -> bool:
