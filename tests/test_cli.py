@@ -149,9 +149,9 @@ def test_data_says_what_is_there_and_what_is_wrong(cells, tmp_path):
         (["sample", "cells", "x", "--seed", "-1"], 2, "Invalid value for '--seed'"),
         (["score", "lesions", "x", "--truth", "y", "--size-mb", "-3"], 2, "Invalid value for '--size-mb'"),
         (["score", "cells", "none.csv", "--truth", "none"], 1, "none: no such file or folder"),
-        (["check", "cells", "none.csv", "--data", "none"], 1, "none: no such folder"),
+        (["check", "cells", "none.csv", "--data", "none"], 1, "none: no such file or folder"),
         (["data", "ink", "none"], 1, "none: no such folder"),
-        (["solve", "cells", "none", "-o", "out"], 1, "none: no such folder"),
+        (["solve", "cells", "none", "-o", "out"], 1, "none: no such file or folder"),
         (["score", "cells", "none.csv"], 2, "Missing option '--truth'"),
         (["score", "cells", "x", "--truth", "y", "--order", "sideways"], 2, "'sideways' is not one of"),
         (["sample", "cells", ".", "--cases", "0"], 2, "Invalid value for '--cases'"),
@@ -347,7 +347,7 @@ def test_quiet_leaves_results_and_errors_alone(cells, tmp_path):
     assert (done.exit_code, done.output) == (0, "")
     failed = handlens("solve", "cells", tmp_path / "none", "-o", tmp_path / "x", "-q")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr == f"handlens: {tmp_path / 'none'}: no such folder\n"
+    assert failed.stderr == f"handlens: {tmp_path / 'none'}: no such file or folder\n"
 
 
 def test_verbose_says_how_and_shows_where_an_error_came_from(cells, tmp_path):
@@ -357,7 +357,7 @@ def test_verbose_says_how_and_shows_where_an_error_came_from(cells, tmp_path):
     failed = handlens("-v", "solve", "cells", tmp_path / "none", "-o", tmp_path / "x")
     assert failed.returncode == 1
     assert "Traceback" in failed.stderr
-    assert failed.stderr.endswith(f"handlens: {tmp_path / 'none'}: no such folder\n")
+    assert failed.stderr.endswith(f"handlens: {tmp_path / 'none'}: no such file or folder\n")
 
 
 # --- solve ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import tasks
 from handlens import pipeline, registry
 from handlens.errors import HandlensError
 from handlens.inference.cost_model import Attempt, CostModel
-from handlens.inference.schedule import DeadlineSchedule
+from handlens.inference.schedule import DeadlineSchedule, Outcome
 from handlens.io.submissions import require_submission
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
@@ -120,6 +120,47 @@ def test_a_cheap_answer_that_was_to_make_sure_of_one_does_not_replace_a_better_o
     assert [effort for case, effort in order if case == 0] == [1]  # the cheap one came after it
     assert schedule.efforts == dict.fromkeys(range(4), 1)
     assert ended <= 8
+
+
+class ScriptedPool(bench.SimulatedPool):
+    """One attempt ends in its own way; all that were given are kept."""
+
+    def script(self, attempt, outcome):
+        self.scripted, self.outcome, self.given = attempt, outcome, []
+        return self
+
+    def submit(self, slot, task, /):
+        self.given.append(task)
+        super().submit(slot, task)
+
+    def _outcome(self, slot, task):
+        if task != self.scripted:
+            return super()._outcome(slot, task)
+        if self.outcome == "dies":
+            self.starting[slot] = self.now + self.world.load
+            return Outcome(slot, False, died=True)
+        return Outcome(slot, False, why="no memory")
+
+
+@pytest.mark.parametrize("outcome", ["dies", "fails"])
+@pytest.mark.parametrize("effort", [0, 1])
+def test_a_case_in_two_slots_is_answered_although_one_of_its_attempts_is_not(effort, outcome):
+    cheap = 0.5 if effort else 0.2  # it ends after the dear one, or before it
+    world = bench.World([1.0] * 4, [cheap, 1.0], [5.0, 1.0, 1.0, 1.0], set(), set(), set(), NEVER, 1.0)
+    pool, failed, order = ScriptedPool(world, 2).script(Attempt(0, effort), outcome), {}, []
+    schedule = DeadlineSchedule(
+        [1.0] * 4,
+        (0.5, 1.0),
+        pool,
+        clock=lambda: pool.now,
+        time_over=lambda: 8.0 if effort else 6.5,
+        answered=lambda case, effort, value: order.append((case, effort)),
+        failed=lambda case, why: failed.update({case: why}),
+    )
+    schedule.run()
+    assert [given for given in pool.given if given.case == 0] == [Attempt(0, 1), Attempt(0, 0)]
+    assert [found for found in order if found[0] == 0] == [(0, 1 - effort)]
+    assert (failed, schedule.unanswered) == ({}, [])
 
 
 def test_what_was_still_at_work_when_the_time_was_over_is_unanswered():

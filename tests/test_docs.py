@@ -190,6 +190,13 @@ def test_the_page_does_not_depend_on_terminal_or_plug_ins(monkeypatch):
     assert make_cli().render() == page
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/research-integrity.md"])
+def test_pages_agree_on_whom_inspection_accused_and_when(page):
+    told = " ".join((ROOT / page).read_text().split()).lower()
+    assert "before its last fit it accused 17 of 106" in told
+    assert "14 of 56 gels; since then 3 of 60 rendered charts and tables, about 17 before" in told
+
+
 def test_every_command_is_in_the_readme():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert [name for name in cli.commands if f"`handlens {name}" not in readme] == []

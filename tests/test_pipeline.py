@@ -567,7 +567,7 @@ def test_two_cases_with_one_id_are_refused(cells):
 def test_a_folder_without_cases_is_refused(tmp_path):
     with pytest.raises(DataError, match="no test or train cases of cells"):
         pipeline.read_cases(registry.challenge("cells"), tmp_path)
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(DataError, match="no such file or folder"):
         pipeline.read_cases(registry.challenge("cells"), tmp_path / "none")
 
 

@@ -14,6 +14,7 @@ import tasks
 
 from handlens import pipeline, registry
 from handlens.errors import DataError, HandlensError, ModelError
+from handlens.inference.executors import Executor, Processes
 from handlens.masks.rle import EMPTY
 from handlens.runstore.store import UNFINISHED
 from handlens.types import Prediction
@@ -47,6 +48,31 @@ def asked(predictor):
     """Ids of the cases in the order of their number, and the processes that answered."""
     names = [path.name.split("-") for path in predictor.folder.glob("asked-*")]
     return sorted(id for _, id, _ in names), {int(process) for _, _, process in names}
+
+
+class Elsewhere(Executor):
+    """Works here, but as if elsewhere; keeps what it was asked for by name."""
+
+    def __init__(self):
+        self.names = []
+
+    @property
+    def is_here(self):
+        return False
+
+    def run(self, job):
+        self.names.append([job.name(item) for item in job.items])
+        yield from Processes(1).run(job)
+
+
+@pytest.mark.parametrize("solver", ["baseline", "model"])
+def test_a_large_case_is_shared_by_its_parts_where_the_predictor_can_do_that(solver, tmp_path):
+    challenge, elsewhere = registry.challenge("ink"), Elsewhere()
+    settings = challenge.settings(turns=1, slices=8)
+    pipeline.sample(challenge, tmp_path / "data", seed=4, cases=1, size=352, settings=settings)
+    (case,) = pipeline.read_cases(challenge, tmp_path / "data")
+    pipeline.solve(challenge, tmp_path / "data", tmp_path / "out", settings=settings, executor=elsewhere, solver=solver)
+    assert elsewhere.names == [[case.id] * (2 if solver == "model" else 1)]  # what a death is told with
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
     The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
     Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
     folder's own labels must not predict a training case with what it learned from that case's group.
+    One that heeds `Work.share` has an attribute `tiled`, which is True: large cases go to a cluster part by part.
     """
 
     def __call__(self, value: Any, /, **facts: Any) -> Any:
@@ -254,7 +255,6 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts    files that `solve` writes for every case under these settings
     summarise    called with the output folder and all answers by id; may write more files, gives notes for a person
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
-    tiled        whether the predictor can share the parts of one case: it heeds `Work.share`
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
     masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
@@ -288,7 +288,6 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     artefacts: Callable[[SettingsT], Sequence[Artefact[AnswerT]]] = no_artefacts
     summarise: Callable[[Path, Mapping[str, AnswerT], SettingsT], Sequence[str]] = no_summary
     parallel: bool = False
-    tiled: bool = False
     contest: str = ""
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
     masks: MaskFormat[AnswerT, SettingsT] | None = None

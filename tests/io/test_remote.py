@@ -218,7 +218,7 @@ def test_what_is_not_there(tmp_path):
     with range_server.serving(tmp_path) as server:
         with pytest.raises(DataError, match="no such file"):
             images.read_image(place(f"{server.address}/a.png"))
-        with pytest.raises(DataError, match="no such folder"):
+        with pytest.raises(DataError, match="no such file or folder"):
             handlens.solve("ink", f"{server.address}/segment.zarr", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

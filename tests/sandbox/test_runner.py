@@ -1,5 +1,6 @@
 """The locked process: what a model, or a runtime that was taken over, can and cannot do from inside."""
 
+import ctypes
 import gc
 import os
 import re
@@ -310,6 +311,30 @@ def test_nothing_of_an_earlier_question_is_found_in_memory(tmp_path):
 def test_memory_that_is_not_cleared_is_found_and_told():
     found = guard.check_freed_memory()  # nobody has asked for it in this process
     assert (found.holds, found.how) == (False, "is not cleared by this system's C library")
+
+
+@linux
+def test_aligned_memory_that_is_not_cleared_is_found_too(monkeypatch):
+    """ONNX Runtime takes the memory of tensors from `posix_memalign`."""
+    real = ctypes.CDLL(None)
+    real.calloc.restype, real.calloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
+
+    class Library:
+        free, posix_memalign = real.free, real.posix_memalign
+
+        @staticmethod
+        def malloc(size):
+            return real.calloc(1, size)
+
+    monkeypatch.setattr(guard.ctypes, "CDLL", lambda _: Library)
+    assert not guard.check_freed_memory().holds
+
+
+@linux
+def test_memory_is_cleared_as_the_locked_process_asks_for():
+    told = "from handlens.sandbox import guard; print(guard.check_freed_memory())"
+    done = subprocess.run([sys.executable, "-c", told], env=process.ENVIRONMENT, capture_output=True, text=True)
+    assert "holds=True" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("held", ["waiting", "asking"])

@@ -263,10 +263,14 @@ class DeadlineSchedule:
             if effort > self.efforts.get(case, -1):  # not a cheap answer that was only to make sure of one
                 self.efforts[case] = effort
                 self.answered(case, effort, outcome.value)
-        elif outcome.died and case not in self.efforts:
+        elif self._is_lost(case) and outcome.died:
             self._put_aside(case)
-        elif case not in self.efforts:
+        elif self._is_lost(case):
             self.failed(case, outcome.why)
+
+    def _is_lost(self, case: int) -> bool:
+        """Whether it has no answer and no other attempt that may give one, such as that of `_insure`."""
+        return case not in self.efforts and all(running.attempt.case != case for running in self._running.values())
 
     def _put_aside(self, case: int) -> None:
         self.ended[case] += 1
@@ -282,7 +286,7 @@ class DeadlineSchedule:
                 del self._running[slot]
                 self.pool.kill(slot)
                 self.model.learn_at_least(running.attempt, now - running.since)
-                if running.attempt.case not in self.efforts:
+                if self._is_lost(running.attempt.case):
                     self._put_aside(running.attempt.case)
 
     def _patience(self, running: _Running) -> float:

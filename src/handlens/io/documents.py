@@ -36,7 +36,15 @@ def count_pages(path: Path) -> int | None:
 
 def read_page(path: Path, page: int | None) -> Array:
     """A page, counted from 1, as `images.read_image` gives a picture; None where the file is one picture."""
-    return images.read_image(path) if page is None else _read_tiff(path, page)
+    if page is not None:
+        return _read_tiff(path, page)
+    try:
+        return images.read_image(path)
+    except DataError as error:
+        if path.name.lower().endswith(".pdf") and error.what.startswith("not an image"):
+            raise DataError("not a readable PDF: copy it again", file=path) from None
+        what = error.what.replace(", ".join(images.SUFFIXES), ", ".join(SUFFIXES))
+        raise DataError(what, file=path) from None
 
 
 def read_orientation(path: Path, page: int | None) -> int:

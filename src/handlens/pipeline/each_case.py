@@ -28,7 +28,6 @@ from handlens.types import (
     Work,
     no_progress,
 )
-from handlens.work import Share
 
 LARGE_PIXELS = 50_000_000
 """Pixels from which cases are shared tile by tile: such a fragment takes an hour of one core."""
@@ -74,7 +73,8 @@ class CaseWorker:
     checkpoints: Callable[[str], Checkpoints]
     keep_going: bool
     counter: Callable[..., None] | None = None
-    share: Share | None = None
+    share: Executor | None = None
+    """Who is given the parts of a case."""
 
     def __call__(self, case: Case) -> Answered | _Unread:
         try:
@@ -90,8 +90,9 @@ class CaseWorker:
         keep = frozenset().union(*(artefact.keep for artefact in self.artefacts))
         kept = self.checkpoints(case.id)
         progress = partial(self.counter, case.id) if self.counter else no_progress
+        share = partial(self.share.map, name=lambda _part: case.id) if self.share else None
         with self.predictor.decode(case) as decoded:
-            prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept, self.share))
+            prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept, share))
             for artefact in self.artefacts:
                 if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
                     artefact.write(self.out, case, decoded, prediction)
@@ -131,8 +132,9 @@ def predict_all(
     counter.cases(known)
     executor = executor or Processes(count_workers(challenge, workers, len(waiting)))
     alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, counter.part_of_a_case)
-    if not executor.is_here and challenge.tiled and _are_large(waiting):  # their parts are shared, not they
-        alone, executor = replace(alone, share=executor.map), Processes(1)
+    tiled = getattr(predictor, "tiled", False)
+    if not executor.is_here and tiled and _are_large(waiting):  # their parts are shared, not they
+        alone, executor = replace(alone, share=executor), Processes(1)
     work = alone if executor.is_here else replace(alone, counter=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}
     if waiting:

@@ -60,7 +60,7 @@ def read_cases(challenge: AnyChallenge, folder: Path, part: Part | None = None) 
 
 def find_part(challenge: AnyChallenge, folder: Path, part: Part | None) -> tuple[Part, list[Case]]:
     if not folder.exists():
-        raise DataError("no such folder", file=folder)
+        raise DataError("no such file or folder", file=folder)
     parts: Sequence[Part] = (part,) if part else ("test", "train")
     for name in parts:
         if cases := challenge.read_cases(folder, name):

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 MIB = 2**20
 
@@ -115,13 +116,22 @@ def check_freed_memory() -> Guard:
         [ctypes.c_void_p],
     )
     cleared = True
-    for size in (64, 1000, 20_000, 1_000_000):
-        for _ in range(4):
-            place = libc.malloc(size)
-            cleared = cleared and ctypes.string_at(place, size) == b"\0" * size
-            ctypes.memset(place, 0xA5, size)
-            libc.free(place)
+    for take in (libc.malloc, partial(_take_aligned, libc)):  # tensors are aligned
+        for size in (64, 1000, 20_000, 1_000_000):
+            for _ in range(4):
+                place = take(size)
+                cleared = cleared and ctypes.string_at(place, size) == b"\0" * size
+                ctypes.memset(place, 0xA5, size)
+                libc.free(place)
     return Guard("freed memory", cleared, "is cleared" if cleared else "is not cleared by this system's C library")
+
+
+def _take_aligned(libc: ctypes.CDLL, size: int) -> int:
+    """Memory at a multiple of 64 bytes."""
+    place = ctypes.c_void_p()
+    if libc.posix_memalign(ctypes.byref(place), ctypes.c_size_t(64), ctypes.c_size_t(size)) or place.value is None:
+        raise MemoryError
+    return place.value
 
 
 def limit(*, seconds: int) -> list[Guard]:

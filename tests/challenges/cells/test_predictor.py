@@ -347,7 +347,7 @@ def test_loose_pictures_are_described_and_checked(own: Path, tmp_path: Path) -> 
 def test_what_is_no_picture_is_refused(own: Path, model: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"notes\.txt: not an image"):
         pipeline.solve(CELLS, own / "notes.txt", tmp_path / "out", model=model)
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(DataError, match="no such file or folder"):
         pipeline.solve(CELLS, own / "absent.png", tmp_path / "out", model=model)
 
 

@@ -16,6 +16,7 @@ from handlens.challenges.forgery import inspection
 from handlens.challenges.forgery.detect.findings import Findings, Group, Match
 from handlens.challenges.forgery.inspection import aligning, bundling, drawing, strips, words
 from handlens.challenges.forgery.inspection.naming import name_groups
+from handlens.challenges.forgery.inspection.page import plain_words, summary_page
 from handlens.challenges.forgery.inspection.reading import find_figures, list_files, list_skipped
 from handlens.cli import cli
 from handlens.errors import DataError
@@ -243,7 +244,8 @@ def test_a_field_shown_twice_is_said_apart_and_not_counted(tmp_path):
     shown = replace(findings, groups=(), doubtful=(), fields=(field,))
     write_png(tmp_path / "channels.png", picture)
     (record,) = inspect([tmp_path / "channels.png"], tmp_path / "out", lambda: lambda _: shown)
-    assert (record["verdict"], record["groups"], record["doubtful"]) == ("no copied region found", [], [])
+    assert record["verdict"] == "no copied region found (the same field shown twice: 1 group)"
+    assert (record["groups"], record["doubtful"]) == ([], [])
     assert [region["name"] for region in record["same_field"][0]["regions"]] == ["1a", "1b", "1c"]
     assert "the same field shown twice" in inspection.table(record)
     page = (tmp_path / "out" / "index.html").read_text()
@@ -346,8 +348,10 @@ def test_the_most_suspicious_come_first():
         record("a"),
         record("d"),
     ]
+    ordered.insert(3, {**record("z"), "same_field": [{"probability": 0.9}]})
     broken = {"figure": "0", "error": "none"}
     assert words.rank([broken, *ordered[::-1]]) == [*ordered, broken]
+    assert words.verdict(ordered[3]) == "no copied region found (the same field shown twice: 1 group)"
 
 
 def test_outlines_in_the_record_give_the_regions_back(report):
@@ -468,6 +472,27 @@ def test_doubtful_groups_alone_are_no_find(tmp_path):
     (record,) = inspect([tmp_path / "a.png"], tmp_path / "out", lambda: lambda picture: only)
     assert (record["verdict"], record["copies_found"]) == ("no copied region found (1 doubtful group)", False)
     assert "Worth a look, not counted" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("confidence", "said"),
+    [("high", "seldom as alike"), ("medium", "more likely to be copied than not"), ("low", "as likely to be honest")],
+)
+def test_the_sentence_about_doubtful_groups_follows_their_confidence(confidence, said):
+    record = {"groups": [], "doubtful": [{"confidence": "low"}, {"confidence": confidence}]}
+    for group in record["doubtful"]:
+        group["probability"] = {"high": 0.94, "medium": 0.8, "low": 0.5}[group["confidence"]]
+    assert said in plain_words(record)[1]
+
+
+@pytest.mark.parametrize("name", ["notes.pdf", "notes.txt"])
+def test_what_is_no_figure_is_told_what_is_one_and_nothing_is_said_to_be_sound(name, tmp_path):
+    (tmp_path / name).write_text("no picture")
+    (record,) = inspect([tmp_path / name])
+    expected = {"notes.pdf": "not a readable PDF", "notes.txt": "expected one of .png, .jpg, .jpeg, .tif, .tiff, .pdf"}
+    assert expected[name] in record["error"]
+    assert "No figure could be read." in summary_page([record], {}, 1)
+    assert "found to be copied" not in summary_page([record], {}, 1)
 
 
 def test_too_many_comparisons_are_counted(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ CHALLENGE = Challenge(
     read_cases=data.read_cases,
     open_truth=data.open_truth,
     survey=data.survey,
-    tiled=True,
     write_sample=lazy(f"{__name__}.sample:write_sample"),
     sample_defaults=SampleDefaults(cases=2, size=256),
     codec=score.codec,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,7 @@ class InkPredictor:
     resources: Resources
     model: Model | None = None
     few: InkPredictor | None = field(default=None, repr=False)
+    tiled: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<InkPredictor: {self.model}, {counted(self.resources.turns, 'orientation')}>"

@@ -24,6 +24,13 @@ from handlens.report import image_url, render, sentence
 GENERATOR = "handlens inspect"
 """Tells our pages from those of others."""
 
+DOUBTFUL = {
+    "high": "Some pairs are worth a look: honest regions are seldom as alike.",
+    "medium": "Some pairs are worth a look: they are more likely to be copied than not.",
+    "low": "Some pairs are worth a look, but are as likely to be honest.",
+}
+"""What is said of doubtful groups, by the confidence in the surest."""
+
 
 @dataclass(frozen=True, slots=True)
 class MatchPicture:
@@ -100,13 +107,16 @@ def plain_words(record: Record) -> tuple[str, str]:
             "Compare them below: a person has to judge why.",
         )
     if record["doubtful"]:
-        return "No region stands out as a copy.", "Some pairs are worth a look, but are as likely to be honest."
+        surest = max(record["doubtful"], key=lambda group: float(group["probability"]))
+        return "No region stands out as a copy.", DOUBTFUL[surest["confidence"]]
     return "No region of this figure was found to be a copy of another.", "That does not show that the figure is sound."
 
 
 def _plain_summary(states: Sequence[str]) -> tuple[str, str]:
     if "found" in states:
         return "Some figures have regions that look copied; the surest come first.", "Open a figure to compare them."
+    if not {"doubtful", "nothing"} & set(states):
+        return "No figure could be read.", "Nothing can be said about them."
     return "No figure has a region that was found to be copied.", "That does not show that the figures are sound."
 
 

@@ -40,6 +40,8 @@ def verdict(record: Record) -> str:
         return f"copied regions found ({counted(len(record['groups']), 'group')})"
     if record["doubtful"]:
         return f"no copied region found ({counted(len(record['doubtful']), 'doubtful group')})"
+    if record.get("same_field"):
+        return f"no copied region found (the same field shown twice: {counted(len(record['same_field']), 'group')})"
     return "no copied region found"
 
 
@@ -169,8 +171,11 @@ def table(record: Record) -> str:
 
 
 def rank(records: Sequence[Record]) -> list[Record]:
-    """The most suspicious first: counted groups, then doubtful ones, then nothing found, then what was unreadable."""
-    return sorted(records, key=lambda r: ("error" in r, not r.get("groups"), -_top(r), r["figure"]))
+    """The most suspicious first: counted groups, doubtful ones, fields shown twice, nothing found, unreadable."""
+    return sorted(
+        records,
+        key=lambda r: ("error" in r, not r.get("groups"), -_top(r), not r.get("same_field"), r["figure"]),
+    )
 
 
 def _top(record: Record) -> float:
