@@ -141,7 +141,7 @@ def _fetch(
     first = start
     while True:
         try:
-            with server.read(path, start + len(got), end) as body:
+            with server.read(path, first + len(got), end) as body:
                 if body is None:
                     break
                 _refuse_other(path, facts, body)
@@ -201,16 +201,24 @@ def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes
 
 def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
     key = (str(path), facts.tag, facts.size)
-    kept, fetched = ring(), dict[int, bytes]()
+    kept, fetched = ring(), list[tuple[int, bytes]]()
+
+    def find(at: int) -> bytes:
+        here = (data[at - first : end - first] for first, data in fetched if first <= at < first + len(data))
+        return next(here, b"") or kept.find(key, at, end - at)
+
     for low, high in kept.gaps(key, start, end):
+        if any(first <= low and high <= first + len(data) for first, data in fetched):
+            continue  # a whole file came before
         first, data = _fetch(path, low, high, facts, PIECE * 1024)[1:]
         kept.keep(key, first, data)
-        fetched[low] = data[low - first :]
+        fetched.append((first, data))
     answer, at = bytearray(), start
     while at < end:
-        part = fetched[at][: end - at] if at in fetched else kept.find(key, at, end - at)
+        part = find(at)
         if not part:  # it made room for what came after it
-            part = _fetch(path, at, end, facts, PIECE * 1024)[2]
+            first, data = _fetch(path, at, end, facts, PIECE * 1024)[1:]
+            part = data[at - first : end - first]
         answer += part
         at += len(part)
     return bytes(answer)

@@ -1,0 +1,72 @@
+"""Servers that answer wrongly, change their mind or mean harm: what is read is right, or it is said what is wrong."""
+
+import numpy as np
+import pytest
+import range_server
+
+from handlens.io.gate import place
+from handlens.io.remote import http, reading
+from handlens.io.remote.ring import Ring
+
+CONTENT = np.random.default_rng(0).bytes(200_000)
+
+
+@pytest.fixture(autouse=True)
+def _forgetful_and_fast(monkeypatch):
+    monkeypatch.setattr(reading, "FIRST_WAIT", 0.005)
+    monkeypatch.setattr(reading, "LONGEST_WAIT", 0.02)
+    monkeypatch.setattr(http, "QUIET_SECONDS", 2.0)
+    for known in (reading.ring, http._connections):
+        known.cache_clear()
+    reading._looked.clear()
+    yield
+    http._connections.cache_clear()
+
+
+def told(say):
+    return range_server.running(range_server.Told(say))
+
+
+def test_parts_and_whole_files_in_turns_give_the_right_bytes(monkeypatch):
+    whole = [False]
+
+    def say(method, target, headers):
+        return (200, {"ETag": '"x"'}, CONTENT) if whole[0] else range_server.part_of(CONTENT, headers)
+
+    def read(low, high):
+        assert reading.read_part(path, facts, low, high) == CONTENT[low:high]
+
+    with told(say) as server:
+        path = place(f"{server.address}/a.bin")
+        facts = reading.look(path)
+        read(16_384, 32_768)
+        whole[0] = True
+        read(0, 100)
+        read(40_000, 50_000)
+        for kept in (Ring(1), Ring(300_000)):
+            monkeypatch.setattr(reading, "ring", lambda kept=kept: kept)
+            whole[0] = False
+            read(50_000, 60_000)
+            read(70_000, 80_000)
+            whole[0] = True
+            read(100, 90_000)
+            read(100_000, 110_000)
+
+
+def test_a_whole_file_that_breaks_is_taken_up_where_it_broke():
+    def say(method, target, headers):
+        if method == "HEAD" or len(server.log) > 2:
+            return range_server.part_of(CONTENT, headers)
+        return 200, {"ETag": '"x"', "Content-Length": "200000", "Connection": "close"}, [CONTENT[:50_000]]
+
+    with told(say) as server:
+        path = place(f"{server.address}/a.bin")
+        assert reading.read_part(path, reading.look(path), 1000, 2000) == CONTENT[1000:2000]
+        assert server.log[2][1] == "bytes=50000-"
+
+
+def test_the_ring_looks_at_every_piece():
+    ring, key = Ring(1000), ("a", "", 200)
+    ring.keep(key, 0, CONTENT[:100])
+    ring.keep(key, 10, CONTENT[10:20])
+    assert ring.find(key, 30, 50) == CONTENT[30:80]
