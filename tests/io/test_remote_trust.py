@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import range_server
 
+from handlens.errors import DataError
 from handlens.io.gate import place
 from handlens.io.remote import http, reading
 from handlens.io.remote.ring import Ring
@@ -70,3 +71,15 @@ def test_the_ring_looks_at_every_piece():
     ring.keep(key, 0, CONTENT[:100])
     ring.keep(key, 10, CONTENT[10:20])
     assert ring.find(key, 30, 50) == CONTENT[30:80]
+
+
+@pytest.mark.parametrize("said", ["bytes 0-999/200000", "bytes 1000-2000/200000", "bytes 1000-", "1000", ""])
+def test_another_part_than_was_asked_for_is_refused(said):
+    def say(method, target, headers):
+        status, more, content = range_server.part_of(CONTENT, headers)
+        return status, {**more, "Content-Range": said}, content
+
+    with told(say) as server:
+        path = place(f"{server.address}/a.bin")
+        with pytest.raises(DataError, match="part of the file it sends|not asked for"):
+            reading.read_part(path, reading.look(path), 1000, 2000)

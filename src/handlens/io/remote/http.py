@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
@@ -33,6 +34,7 @@ STEP = 1 << 18
 
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _NOTHING = (404, 410)
+_PART = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)")
 _SAFE = "/-._~!$&'()*+,;=:@"
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 """Files that show a folder where the server shows none: Zarr arrays lie on servers that list nothing."""
@@ -70,7 +72,7 @@ class HttpServer:
             _refuse(answer, url)
             if _is_folder(answer, url):
                 return FOLDER
-            return _facts(answer, _total(answer, url))
+            return _facts(answer, _total(answer, url, 0, 1))
 
     @contextmanager
     def read(self, path: RemotePath, start: int, end: int | None) -> Iterator[Body | None]:
@@ -82,7 +84,7 @@ class HttpServer:
                 yield None
                 return
             _refuse(answer, url)
-            yield Body(_facts(answer, _total(answer, url)), answer.status != 206, _parts(answer))
+            yield Body(_facts(answer, _total(answer, url, start, end)), answer.status != 206, _parts(answer))
 
     def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
         url = f"{_url(path)}/"
@@ -237,10 +239,16 @@ def _facts(answer: Any, size: int) -> FileFacts:
     return FileFacts(size, modified, answer.headers.get("etag", ""))
 
 
-def _total(answer: Any, url: str) -> int:
-    """Bytes of the whole file."""
+def _total(answer: Any, url: str, start: int, end: int | None) -> int:
+    """Bytes of the whole file; DataError where the part is not of those that were asked for."""
     if answer.status == 206:
-        total = answer.headers.get("content-range", "").rpartition("/")[2]
+        part = _PART.fullmatch(answer.headers.get("content-range", "").strip())
+        if part is None:
+            raise _fault(url, "not which part of the file it sends", "copy it to this machine")
+        first, last = int(part[1]), int(part[2])
+        if first != start or not first <= last or (end is not None and last >= end):
+            raise _fault(url, f"bytes {first:,} to {last:,}, which were not asked for", "copy it to this machine")
+        total = part[3]
     else:
         total = answer.headers.get("content-length", "")
     if not total.isdigit():
@@ -276,8 +284,6 @@ def _links(text: str, url: str) -> dict[str, FileFacts | None]:
 
 def _words(error: Exception) -> str:
     """The first line of what a library says, without its objects."""
-    import re
-
     reason = getattr(error, "reason", None) or error
     text = re.sub(r"<[^>]*>:? ?|\w+\([^)]*\): ", "", str(reason)).strip() or type(error).__name__
     return text.splitlines()[0][:160]
