@@ -5,6 +5,7 @@ import pytest
 import range_server
 
 from handlens.errors import DataError
+from handlens.io import gate
 from handlens.io.gate import place
 from handlens.io.remote import http, reading
 from handlens.io.remote.ring import Ring
@@ -83,3 +84,19 @@ def test_another_part_than_was_asked_for_is_refused(said):
         path = place(f"{server.address}/a.bin")
         with pytest.raises(DataError, match="part of the file it sends|not asked for"):
             reading.read_part(path, reading.look(path), 1000, 2000)
+
+
+def test_a_file_of_the_same_size_without_a_tag_is_not_mixed():
+    now = [CONTENT, "Mon, 01 Jan 2024 00:00:00 GMT"]
+
+    def say(method, target, headers):
+        return range_server.part_of(now[0], headers, ETag="", Last_Modified=now[1])
+
+    with told(say) as server:
+        path = place(f"{server.address}/a.bin")
+        with gate.open_file(path) as stream:
+            assert stream.read(20_000) == CONTENT[:20_000]
+            now[:] = CONTENT[::-1], "Tue, 02 Jan 2024 00:00:00 GMT"
+            with pytest.raises(DataError, match="changed on the server while it was read"):
+                stream.seek(150_000) and stream.read(1000)
+        assert gate.read_bytes(path, most=1 << 20) == CONTENT[::-1]

@@ -236,7 +236,7 @@ def _facts(answer: Any, size: int) -> FileFacts:
     modified = 0.0
     with suppress(ValueError, TypeError, KeyError):
         modified = parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
-    return FileFacts(size, modified, answer.headers.get("etag", ""))
+    return FileFacts(size, modified, answer.headers.get("etag") or answer.headers.get("last-modified", ""))
 
 
 def _total(answer: Any, url: str, start: int, end: int | None) -> int:
