@@ -100,3 +100,38 @@ def test_a_file_of_the_same_size_without_a_tag_is_not_mixed():
             with pytest.raises(DataError, match="changed on the server while it was read"):
                 stream.seek(150_000) and stream.read(1000)
         assert gate.read_bytes(path, most=1 << 20) == CONTENT[::-1]
+
+
+def endless():
+    while True:
+        yield f"{1 << 18:x}\r\n".encode() + b"x" * (1 << 18) + b"\r\n"
+        if server_sent[0] > 64 << 20:
+            return
+        server_sent[0] += 1 << 18
+
+
+server_sent = [0]
+
+
+@pytest.mark.parametrize("kind", ["part", "redirect"])
+def test_a_body_without_end_is_left(kind):
+    server_sent[0] = 0
+    chunked = {"Transfer-Encoding": "chunked"}
+
+    def say(method, target, headers):
+        status, more, content = range_server.part_of(CONTENT, headers)
+        if method == "HEAD" or target == "/there.bin":
+            return status, more, content
+        if kind == "redirect":
+            return 302, {"Location": "/there.bin", **chunked}, endless()
+        return status, {**more, **chunked}, endless()
+
+    with told(say) as server:
+        path = place(f"{server.address}/a.bin")
+        facts = reading.look(path)
+        if kind == "redirect":
+            assert reading.read_part(path, facts, 1000, 2000) == CONTENT[1000:2000]
+        else:
+            with pytest.raises(DataError, match="more than was asked for"):
+                reading.read_part(path, facts, 1000, 2000)
+    assert server_sent[0] < 32 << 20

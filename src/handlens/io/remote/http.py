@@ -125,8 +125,7 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
             target = answer.get_redirect_location()
             if not target or _is_folder(answer, url):
                 break
-            answer.drain_conn()
-            answer.release_conn()
+            _leave(answer)
             url = urljoin(url, target)
         yield answer
     except SSLError as error:
@@ -137,10 +136,15 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
         raise Transient(error.strerror or type(error).__name__) from None
     finally:
         if answer is not None:
-            if answer.closed or getattr(answer, "length_remaining", None) == 0:
-                answer.release_conn()
-            else:  # what is left of it would be taken for the next answer
-                answer.close()
+            _leave(answer)
+
+
+def _leave(answer: Any) -> None:
+    """Keep the connection where nothing is left of the answer, for it would be taken for the next one."""
+    if answer.closed or getattr(answer, "length_remaining", None) == 0:
+        answer.release_conn()
+    else:
+        answer.close()
 
 
 @lru_cache(maxsize=64)

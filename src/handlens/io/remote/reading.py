@@ -151,12 +151,12 @@ def _fetch(
                     end = None
                 if end is None and facts.size - first > most:
                     raise DataError(f"{facts.size:,} bytes; at most {most:,} are read", file=path)
+                expected = (facts.size if end is None else min(end, facts.size)) - first
                 for part in body.parts:
                     got += part
+                    if len(got) > expected:
+                        raise DataError(f"{path.host} sent more than was asked for: try again later", file=path)
                     patience.failed = 0
-            expected = (facts.size if end is None else min(end, facts.size)) - first
-            if len(got) > expected:
-                raise DataError(f"{path.host} sent more than was asked for: try again later", file=path)
             if len(got) < expected:
                 raise Transient("the connection ended before the file did")
             return facts, first, bytes(got)
