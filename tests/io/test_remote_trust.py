@@ -135,3 +135,17 @@ def test_a_body_without_end_is_left(kind):
             with pytest.raises(DataError, match="more than was asked for"):
                 reading.read_part(path, facts, 1000, 2000)
     assert server_sent[0] < 32 << 20
+
+
+def test_a_server_that_begins_anew_and_breaks_is_not_asked_for_ever():
+    def say(method, target, headers):
+        if method == "HEAD":
+            return range_server.part_of(CONTENT, headers)
+        if len(server.log) > 40:
+            return 404, {}, b""
+        return 200, {"ETag": '"x"', "Content-Length": "200000", "Connection": "close"}, [CONTENT[:1000]]
+
+    with told(say) as server:
+        with pytest.raises(DataError, match="failed 6 times"):
+            gate.read_bytes(place(f"{server.address}/a.bin"), most=1 << 20)
+        assert len(server.log) < 10

@@ -22,7 +22,7 @@ from handlens.io.remote.ring import ring
 Result = TypeVar("Result")
 
 TRIES = 6
-"""Tries of one thing, before an error; counted from zero again whenever bytes came."""
+"""Tries of one thing, before an error; counted from zero again whenever bytes came that had not come before."""
 
 FIRST_WAIT, LONGEST_WAIT, ASKED_WAIT = 0.25, 8.0, 60.0
 """Seconds before it is tried again, doubled each time, and the most that a server's own wish is followed."""
@@ -138,7 +138,7 @@ def _fetch(
     FileNotFoundError where there is nothing.
     """
     server, patience, got = server_of(path), _Patience(path), bytearray()
-    first = start
+    first = reached = start
     while True:
         try:
             with server.read(path, first + len(got), end) as body:
@@ -156,7 +156,8 @@ def _fetch(
                     got += part
                     if len(got) > expected:
                         raise DataError(f"{path.host} sent more than was asked for: try again later", file=path)
-                    patience.failed = 0
+                    if first + len(got) > reached:  # a server that begins anew each time gets no further
+                        reached, patience.failed = first + len(got), 0
             if len(got) < expected:
                 raise Transient("the connection ended before the file did")
             return facts, first, bytes(got)
