@@ -1,9 +1,14 @@
 """Servers that answer wrongly, change their mind or mean harm: what is read is right, or it is said what is wrong."""
 
+import pickle
+
+import cv2
 import numpy as np
 import pytest
 import range_server
+from click.testing import CliRunner
 
+from handlens.cli import cli
 from handlens.errors import DataError
 from handlens.io import gate
 from handlens.io.gate import place
@@ -149,3 +154,40 @@ def test_a_server_that_begins_anew_and_breaks_is_not_asked_for_ever():
         with pytest.raises(DataError, match="failed 6 times"):
             gate.read_bytes(place(f"{server.address}/a.bin"), most=1 << 20)
         assert len(server.log) < 10
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+def test_the_query_of_a_signed_address_is_for_requests_alone(tmp_path):
+    picture = cv2.imencode(".png", np.random.default_rng(0).integers(0, 255, (96, 96, 3)).astype(np.uint8))[1].tobytes()
+
+    def say(method, target, headers):
+        if not target.endswith("?sig=SECRET//a/"):
+            return 403, {}, b""
+        return range_server.part_of(picture, headers) if "f.png" in target else (418, {}, b"")
+
+    with told(say) as server:
+        there, missing = (f"{server.address}/{name}.png?sig=SECRET//a/" for name in ("f", "none"))
+        said = [CliRunner().invoke(cli, ["inspect", there, "-o", str(tmp_path / "out")])]
+        assert said[0].exit_code == 0, said[0].output
+        assert [target for target, *_ in server.log if "SECRET//a/" not in target] == []
+        said.append(CliRunner().invoke(cli, ["inspect", missing, "-o", str(tmp_path / "other")]))
+        path = place(there)
+    for each in said:
+        assert "SECRET" not in each.output
+    for file in tmp_path.rglob("*"):
+        assert "SECRET" not in file.name
+        assert not file.is_file() or b"SECRET" not in file.read_bytes()
+    assert (path.name, str(path)) == ("f.png", f"{server.address}/f.png")
+    assert pickle.loads(pickle.dumps(path)).query == path.query == "sig=SECRET//a/"
+    assert path != place(f"{server.address}/f.png?sig=other")
+
+
+def test_files_that_differ_in_the_query_alone_are_told_apart():
+    def say(method, target, headers):
+        return range_server.part_of(CONTENT[int(target[-1]) :], headers)
+
+    with told(say) as server:
+        for number in (1, 2):
+            assert gate.read_bytes(place(f"{server.address}/get?id={number}"), most=1 << 20) == CONTENT[number:]

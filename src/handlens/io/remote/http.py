@@ -50,7 +50,7 @@ class HttpServer:
         found = self._look(_url(path))
         if found is not None or path.name.lower().endswith(FILES):
             return found
-        return FOLDER if any(self._look(f"{_url(path)}/{mark}") is not None for mark in MARKS) else None
+        return FOLDER if any(self._look(_url(path / mark)) is not None for mark in MARKS) else None
 
     def _look(self, url: str) -> FileFacts | None:
         with _asked("HEAD", url, {}) as answer:
@@ -87,7 +87,7 @@ class HttpServer:
             yield Body(_facts(answer, _total(answer, url, start, end)), answer.status != 206, _parts(answer))
 
     def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
-        url = f"{_url(path)}/"
+        url = _url(path, "/")
         with _asked("GET", url, {}) as answer:
             kind = answer.headers.get("content-type", "")
             if answer.status in (*_NOTHING, 403) or (answer.status < 400 and "html" not in kind):
@@ -105,9 +105,8 @@ class HttpServer:
         raise DataError("nothing is written over HTTP: name a folder of this machine, or s3://", file=path)
 
 
-def _url(path: RemotePath) -> str:
-    key, mark, query = path.key.partition("?")
-    return f"{path.scheme}://{path.host}/{quote(key, safe=_SAFE)}{mark}{query}"
+def _url(path: RemotePath, slash: str = "") -> str:
+    return f"{path.scheme}://{path.host}/{quote(path.key, safe=_SAFE)}{slash}{'?' * bool(path.query)}{path.query}"
 
 
 @contextmanager
@@ -289,5 +288,5 @@ def _links(text: str, url: str) -> dict[str, FileFacts | None]:
 def _words(error: Exception) -> str:
     """The first line of what a library says, without its objects."""
     reason = getattr(error, "reason", None) or error
-    text = re.sub(r"<[^>]*>:? ?|\w+\([^)]*\): ", "", str(reason)).strip() or type(error).__name__
+    text = re.sub(r"<[^>]*>:? ?|\w+\([^)]*\): |\?\S+", "", str(reason)).strip() or type(error).__name__
     return text.splitlines()[0][:160]

@@ -27,10 +27,32 @@ _SINGLE = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
 class RemotePath(PosixPath):
     """A file or folder on a server. It can be looked at, listed and read; nothing is written to it as to a disk."""
 
-    __slots__ = ()
+    __slots__ = ("_query",)
+
+    _query: str
 
     def __str__(self) -> str:
+        """Without the query: it may be a password, as in signed addresses, and this is written to reports."""
         return _SINGLE.sub(r"\1://", super().__str__())
+
+    def __eq__(self, other: object) -> bool:
+        same = super().__eq__(other)
+        return same and self.query == other.query if isinstance(other, RemotePath) else same
+
+    __hash__ = PosixPath.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_query, (str(self), self.query)
+
+    @property
+    def query(self) -> str:
+        """What follows the question mark: for the request alone, never shown."""
+        return getattr(self, "_query", "")
+
+    @property
+    def asked(self) -> str:
+        """With the query, to tell files apart in memory; never shown."""
+        return f"{self}?{self.query}" if self.query else str(self)
 
     @property
     def scheme(self) -> str:
@@ -141,6 +163,12 @@ class RemotePath(PosixPath):
         return None if facts is None else (stat.S_IFDIR if facts.folder else stat.S_IFREG)
 
 
+def with_query(address: str, query: str) -> RemotePath:
+    path = RemotePath(address)
+    path._query = query
+    return path
+
+
 def place(given: str | os.PathLike[str]) -> Path:
     """What a person means by a path: a file or folder of this machine, or one on a server where it is an address.
 
@@ -158,14 +186,16 @@ def place(given: str | os.PathLike[str]) -> Path:
         if isinstance(given, Path) and "://" not in text:  # a folder that is called so
             return given
         known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise DataError(f"{text}: {scheme}:// is not read; expected {known} or file://")
+        raise DataError(f"{text.partition('?')[0]}: {scheme}:// is not read; expected {known} or file://")
+    query = ""
+    if scheme in ("http", "https"):
+        rest, _, query = rest.partition("?")
     host, slash, key = rest.partition("/")
     if "@" in host:
         what = "user and password in an address would be written to reports"
         raise DataError(f"{scheme}://{host.rpartition('@')[2]}: {what}: leave them out, and put them into ~/.netrc")
     if scheme in ("http", "https"):
-        path, mark, query = key.partition("?")
-        key = unquote(path) + mark + query
+        key = unquote(key)
     if "\0" in key:
         raise DataError("a zero byte in an address", file=None)
-    return RemotePath(f"{scheme}://{host}{slash}{key}")
+    return with_query(f"{scheme}://{host}{slash}{key}", query)

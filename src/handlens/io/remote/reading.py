@@ -98,7 +98,7 @@ _looking = threading.Lock()
 def look(path: RemotePath) -> FileFacts | None:
     """What the server tells of a file or folder; None where there is nothing."""
     with _looking:
-        known = _looked.get(str(path))
+        known = _looked.get(path.asked)
     if known is not None and time.monotonic() - known[0] < KNOWN_SECONDS:
         return known[1]
     return _note(path, persist(path, partial(server_of(path).look, path)))
@@ -106,8 +106,8 @@ def look(path: RemotePath) -> FileFacts | None:
 
 def _note(path: RemotePath, facts: FileFacts | None) -> FileFacts | None:
     with _looking:
-        _looked[str(path)] = time.monotonic(), facts
-        _looked.move_to_end(str(path))
+        _looked[path.asked] = time.monotonic(), facts
+        _looked.move_to_end(path.asked)
         while len(_looked) > KNOWN_MOST:
             _looked.popitem(last=False)
     return facts
@@ -126,7 +126,7 @@ def write(path: RemotePath, file: Path) -> None:
     """Put a file of this machine on the server."""
     persist(path, partial(server_of(path).write, path, file))
     with _looking:
-        _looked.pop(str(path), None)
+        _looked.pop(path.asked, None)
 
 
 def _fetch(
@@ -170,7 +170,7 @@ def _refuse_other(path: RemotePath, before: FileFacts | None, body: Body) -> Non
     now = body.facts
     if before is not None and (before.size, before.tag) != (now.size, now.tag):
         with _looking:
-            _looked.pop(str(path), None)
+            _looked.pop(path.asked, None)
         raise DataError("changed on the server while it was read: start again", file=path)
 
 
@@ -182,7 +182,7 @@ _locks = [threading.Lock() for _ in range(64)]
 @contextmanager
 def _alone(path: RemotePath) -> Iterator[None]:
     """One thread at a time asks for parts of a file, so that none comes twice."""
-    with _locks[hash(str(path)) % len(_locks)]:
+    with _locks[hash(path.asked) % len(_locks)]:
         yield
 
 
@@ -201,7 +201,7 @@ def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes
 
 
 def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
-    key = (str(path), facts.tag, facts.size)
+    key = (path.asked, facts.tag, facts.size)
     kept, fetched = ring(), list[tuple[int, bytes]]()
 
     def find(at: int) -> bytes:
@@ -227,7 +227,7 @@ def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes
 
 def read_parts(path: RemotePath, facts: FileFacts, parts: Iterable[tuple[int, int]]) -> None:
     """Fetch these parts at the same time, neighbours together; they are kept until they are read."""
-    key = (str(path), facts.tag, facts.size)
+    key = (path.asked, facts.tag, facts.size)
     with _alone(path):
         wanted = [gap for low, high in _joined(parts) for gap in ring().gaps(key, low, min(high, facts.size))]
         pieces = [(at, min(at + PIECE, high)) for low, high in wanted for at in range(low, high, PIECE)]
@@ -259,7 +259,7 @@ def _joined(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def read_whole(path: RemotePath, *, most: int) -> bytes | None:
     """A whole file in one request; None where there is none. DataError where it has more than `most` bytes."""
     with _looking:
-        told, facts = _looked.get(str(path), (float("-inf"), None))
+        told, facts = _looked.get(path.asked, (float("-inf"), None))
     if time.monotonic() - told < KNOWN_SECONDS:
         if facts is None:
             return None
@@ -275,7 +275,7 @@ def read_whole(path: RemotePath, *, most: int) -> bytes | None:
             _note(path, None)
             return None
         _note(path, found)
-        ring().keep((str(path), found.tag, found.size), 0, data)
+        ring().keep((path.asked, found.tag, found.size), 0, data)
         return data
 
 
@@ -304,7 +304,7 @@ class RemoteFile(io.RawIOBase):
         end = min(self.at + len(buffer), self.facts.size)
         if self.at >= end:
             return 0
-        key = (str(self.path), self.facts.tag, self.facts.size)
+        key = (self.path.asked, self.facts.tag, self.facts.size)
         data = ring().find(key, self.at, end - self.at)
         if not data:
             self.ahead = min(2 * self.ahead, AHEAD_MOST) if self.at == self.came else BLOCK
