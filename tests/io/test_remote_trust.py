@@ -191,3 +191,36 @@ def test_files_that_differ_in_the_query_alone_are_told_apart():
     with told(say) as server:
         for number in (1, 2):
             assert gate.read_bytes(place(f"{server.address}/get?id={number}"), most=1 << 20) == CONTENT[number:]
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://host/a.bin", "http://[bad"])
+def test_a_redirection_to_no_server_fails_at_once(target):
+    with told(lambda method, name, headers: (302, {"Location": target}, b"")) as server:
+        with pytest.raises(DataError, match="not safe"):
+            gate.file_size(place(f"{server.address}/a.bin"))
+        assert len(server.log) == 1
+
+
+def test_a_redirection_from_https_to_http_is_refused():
+    with pytest.raises(DataError, match="not safe"):
+        http._redirected("https://host/a", "http://host/a")
+    assert http._redirected("http://host/a", "//other/b") == "http://other/b"
+    assert http._redirected("http://host/a", "https://host/a") == "https://host/a"
+
+
+def test_passwords_are_for_the_first_host_alone(tmp_path, monkeypatch):
+    (tmp_path / ".netrc").write_text("default login me password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    http._authorised.cache_clear()
+
+    def say(method, target, headers):
+        host = "localhost" if target == "/a.bin" else "127.0.0.1"
+        where = {"/a.bin": "/b.bin", "/b.bin": "/c.bin"}.get(target)
+        there = f"http://{host}:{server.server_address[1]}{where}"
+        return (302, {"Location": there}, b"") if where else range_server.part_of(CONTENT, headers)
+
+    with told(say) as server:
+        assert gate.file_size(place(f"{server.address}/a.bin")) == len(CONTENT)
+        assert ["authorization" in headers for *_, headers in server.log] == [True, False, False]
+    http._authorised.cache_clear()

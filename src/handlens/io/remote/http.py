@@ -115,17 +115,20 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
     from urllib3.exceptions import HTTPError, SSLError
 
     answer: Any = None
+    known = _authorised(urlsplit(url).hostname or "")
     try:
         for _ in range(REDIRECTS + 1):
-            how = {**headers, **_authorised(urlsplit(url).hostname or "")}
+            how = {**headers, **known}
             answer = _connections(urlsplit(url).scheme, urlsplit(url).hostname or "").request(
                 method, url, headers=how, preload_content=False, redirect=False, decode_content=False
             )
             target = answer.get_redirect_location()
             if not target or _is_folder(answer, url):
                 break
+            before, url = urlsplit(url), _redirected(url, target)
             _leave(answer)
-            url = urljoin(url, target)
+            if urlsplit(url).netloc != before.netloc:  # nobody meant the password for another host, nor what it says
+                known = {}
         yield answer
     except SSLError as error:
         raise _fault(url, f"no safe connection ({_words(error)})", "is its certificate valid?") from None
@@ -136,6 +139,18 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
     finally:
         if answer is not None:
             _leave(answer)
+
+
+def _redirected(url: str, target: str) -> str:
+    """Where an answer leads; DataError where no file is read from there, or what is read could be seen on the way."""
+    try:
+        new = urljoin(url, target)
+        allowed = urlsplit(new).scheme in ("https", urlsplit(url).scheme) and bool(urlsplit(new).hostname)
+    except ValueError:
+        allowed = False
+    if not allowed:
+        raise _fault(url, "a redirection to a place that is not safe", "check the address")
+    return new
 
 
 def _leave(answer: Any) -> None:
@@ -229,7 +244,7 @@ def _is_folder(answer: Any, url: str) -> bool:
     """Whether the server leads to the same name with a slash after it, or shows a page in place of a file."""
     target = answer.get_redirect_location()
     if target:
-        return bool(urlsplit(urljoin(url, target)).path == f"{urlsplit(url).path}/")
+        return urlsplit(_redirected(url, target)).path == f"{urlsplit(url).path}/"
     name = urlsplit(url).path.rpartition("/")[2]
     page = answer.headers.get("content-type", "").startswith("text/html")
     return bool(answer.status < 300 and page and not name.lower().endswith((".html", ".htm")))
