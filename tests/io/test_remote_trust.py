@@ -224,3 +224,19 @@ def test_passwords_are_for_the_first_host_alone(tmp_path, monkeypatch):
         assert gate.file_size(place(f"{server.address}/a.bin")) == len(CONTENT)
         assert ["authorization" in headers for *_, headers in server.log] == [True, False, False]
     http._authorised.cache_clear()
+
+
+# --- side by side -----------------------------------------------------------------------------------------------------
+
+
+def test_files_of_many_pieces_are_read_side_by_side(monkeypatch):
+    monkeypatch.setattr(reading, "PIECE", 1 << 16)
+
+    def read(number):
+        path = place(f"{server.address}/{number}.bin")
+        gate.announce(path, [(0, len(CONTENT))])
+        return gate.read_bytes(path, most=1 << 20) == CONTENT
+
+    with told(lambda method, target, headers: range_server.part_of(CONTENT, headers)) as server:
+        tasks = [reading.askers().submit(read, number) for number in range(2 * reading.AT_ONCE)]
+        assert all(task.result(timeout=20) for task in tasks)

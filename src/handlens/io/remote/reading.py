@@ -191,6 +191,12 @@ def askers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="handlens-read")
 
 
+@lru_cache(maxsize=1)
+def _fetchers() -> ThreadPoolExecutor:
+    """Others than `askers`, whose tasks wait for pieces of files: what they wait for must not wait behind them."""
+    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="handlens-fetch")
+
+
 def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
     """These bytes of a file, from what is kept and from the server."""
     end = min(end, facts.size)
@@ -239,7 +245,7 @@ def read_parts(path: RemotePath, facts: FileFacts, parts: Iterable[tuple[int, in
         if len(pieces) == 1:
             fetch(pieces[0])
         elif pieces:
-            list(askers().map(fetch, pieces))
+            list(_fetchers().map(fetch, pieces))
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
