@@ -240,3 +240,30 @@ def test_files_of_many_pieces_are_read_side_by_side(monkeypatch):
     with told(lambda method, target, headers: range_server.part_of(CONTENT, headers)) as server:
         tasks = [reading.askers().submit(read, number) for number in range(2 * reading.AT_ONCE)]
         assert all(task.result(timeout=20) for task in tasks)
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+PAGE = {"Content-Type": "text/html"}
+
+
+def test_a_folder_that_lists_itself_has_an_end():
+    with told(lambda method, target, headers: (200, PAGE, b'<a href="x/">x</a>')) as server:
+        with pytest.raises(DataError, match="does not lie in itself"):
+            list(gate.walk(place(f"{server.address}/loop"), failed=print))
+        assert len(server.log) < 100
+
+
+def test_names_that_are_none_are_not_listed():
+    page = b'<a href="http://[bad">x</a><a href="a%00b.png">x</a><a href="c.png">x</a>'
+    with told(lambda method, target, headers: (200, PAGE, page)) as server:
+        assert place(f"{server.address}/folder").entries() == [("c.png", False)]
+
+
+def test_a_page_that_is_none_is_told(monkeypatch):
+    def feed(self, text):
+        raise AssertionError("unknown status keyword")
+
+    monkeypatch.setattr(http._Links, "feed", feed)
+    with told(lambda method, target, headers: (200, PAGE, b"<![x[")) as server, pytest.raises(DataError, match="none"):
+        place(f"{server.address}/folder").entries()

@@ -287,15 +287,21 @@ class _Links(HTMLParser):
 def _links(text: str, url: str) -> dict[str, FileFacts | None]:
     """What a page that lists a folder leads to in it, as every usual server writes one."""
     parser = _Links()
-    parser.feed(text)
+    try:
+        parser.feed(text)
+    except AssertionError:  # of a library that takes pages to be well-formed
+        raise _fault(url, "a page that is none", "name a file in this folder") from None
     base, found = urlsplit(url), dict[str, FileFacts | None]()
     for link in parser.found:
-        target = urlsplit(urljoin(url, link))
+        try:
+            target = urlsplit(urljoin(url, link))
+        except ValueError:  # no address
+            continue
         below = target.path.removeprefix(base.path)
         if target.netloc != base.netloc or target.query or below == target.path:
             continue
         name = unquote(below.removesuffix("/"))
-        if name and "/" not in name and name not in (".", ".."):
+        if name and not {"/", "\0"} & set(name) and name not in (".", ".."):
             found[name] = FOLDER if below.endswith("/") else None
     return found
 

@@ -19,6 +19,9 @@ from handlens.errors import DataError
 
 SCHEMES = ("https", "http", "s3", "gs", "az")
 
+DEEPEST = 64
+"""Folders in each other at the most: a server can list one as lying in itself."""
+
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?!/)(.+)", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/.*)", re.DOTALL)
 _SINGLE = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
@@ -130,13 +133,17 @@ class RemotePath(PosixPath):
                 if fnmatchcase(name, pattern):
                     yield place / name
 
-    def levels(self) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
+    def levels(self, depth: int = 0) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
         """As `os.walk`: a folder, the folders in it, which may be taken out, and the files."""
+        if depth > DEEPEST:
+            raise DataError(
+                f"more than {DEEPEST} folders in each other: name one that does not lie in itself", file=self
+            )
         found = self.entries()
         below = [name for name, folder in found if folder]
         yield self, below, [name for name, folder in found if not folder]
         for name in below:
-            yield from (self / name).levels()
+            yield from (self / name).levels(depth + 1)
 
     def open(self, mode: str = "r", *_args: Any, **_how: Any) -> Any:
         from handlens.io.remote.reading import open_file
