@@ -156,6 +156,24 @@ def test_a_server_that_begins_anew_and_breaks_is_not_asked_for_ever():
         assert len(server.log) < 10
 
 
+class Answer:
+    """What a server said, without one."""
+
+    reason, headers = "", {}
+
+    def __init__(self, status, **headers):
+        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@pytest.mark.parametrize("said", ["10, 10", "\u00b2", "-1", "9" * 5000, "1e3", ""])
+def test_numbers_that_are_none_are_no_accident(said):
+    with pytest.raises(DataError, match="not how long the file is"):
+        http._total(Answer(200, content_length=said), "http://host/a.bin", 0, None)
+    with pytest.raises(reading.Transient) as caught:
+        http._refuse(Answer(503, retry_after=said), "http://host/a.bin")
+    assert caught.value.wait == 0
+
+
 # --- addresses --------------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ class HttpServer:
                 return FOLDER
             if "content-length" not in answer.headers:
                 return self._look_by_reading(url)
-            return _facts(answer, int(answer.headers["content-length"]))
+            return _facts(answer, _length(answer.headers["content-length"], url))
 
     def _look_by_reading(self, url: str) -> FileFacts | None:
         with _asked("GET", url, {"Range": "bytes=0-0"}) as answer:
@@ -220,7 +220,7 @@ def _refuse(answer: Any, url: str) -> None:
         return
     if status in _AGAIN:
         wait = answer.headers.get("retry-after", "")
-        raise Transient(f"status {status}", float(wait) if wait.isdigit() else 0.0)
+        raise Transient(f"status {status}", float(wait) if _is_number(wait) else 0.0)
     if status < 400:
         if _is_folder(answer, url):
             return
@@ -269,9 +269,17 @@ def _total(answer: Any, url: str, start: int, end: int | None) -> int:
         total = part[3]
     else:
         total = answer.headers.get("content-length", "")
-    if not total.isdigit():
+    return _length(total, url)
+
+
+def _length(text: str, url: str) -> int:
+    if not _is_number(text):
         raise _fault(url, "not how long the file is", "copy it to this machine")
-    return int(total)
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 class _Links(HTMLParser):
