@@ -8,7 +8,7 @@ import pytest
 import range_server
 from click.testing import CliRunner
 
-from handlens.cli import cli
+from handlens.cli import cli, uploads
 from handlens.errors import DataError
 from handlens.io import gate
 from handlens.io.gate import place
@@ -285,3 +285,33 @@ def test_a_page_that_is_none_is_told(monkeypatch):
     monkeypatch.setattr(http._Links, "feed", feed)
     with told(lambda method, target, headers: (200, PAGE, b"<![x[")) as server, pytest.raises(DataError, match="none"):
         place(f"{server.address}/folder").entries()
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_to_be_uploaded_lies_in_a_folder_of_ones_own(tmp_path, monkeypatch):
+    def folder_used():
+        with uploads.output_folder(place("s3://bucket/run")) as folder:
+            assert folder.stat().st_mode & 0o777 == 0o700
+            return folder
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(uploads, "is_there", lambda path: False)
+    monkeypatch.setattr(uploads, "_upload", lambda folder, out: None)
+    (tmp_path / "elsewhere").mkdir()
+    first = folder_used()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    second = folder_used()
+    assert first != second
+    for path in second.iterdir():
+        path.unlink()
+    second.rmdir()
+    second.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="not a folder of yours"):
+        folder_used()
+    second.unlink()
+    second.mkdir()
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    with pytest.raises(DataError, match="not a folder of yours"):
+        folder_used()
