@@ -244,6 +244,13 @@ def test_passwords_are_for_the_first_host_alone(tmp_path, monkeypatch):
     http._authorised.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "key", ["a%3Fb.png", "o/folder%2Ffile.png", "a%252Fb", "a%20b/100%25.png", "a.png?sig=ab//cd/", "a?next=/b%2Fc?d"]
+)
+def test_an_address_is_asked_for_as_it_was_given(key):
+    assert http._url(place(f"https://host/{key}")) == f"https://host/{key}"
+
+
 # --- side by side -----------------------------------------------------------------------------------------------------
 
 

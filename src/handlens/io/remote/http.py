@@ -11,10 +11,11 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from handlens.errors import DataError
 from handlens.io.remote.facts import FOLDER, Body, FileFacts, Transient
+from handlens.io.remote.path import decoded, encoded
 
 if TYPE_CHECKING:
     import urllib3
@@ -35,7 +36,6 @@ STEP = 1 << 18
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _NOTHING = (404, 410)
 _PART = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)")
-_SAFE = "/-._~!$&'()*+,;=:@"
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 """Files that show a folder where the server shows none: Zarr arrays lie on servers that list nothing."""
 
@@ -106,7 +106,7 @@ class HttpServer:
 
 
 def _url(path: RemotePath, slash: str = "") -> str:
-    return f"{path.scheme}://{path.host}/{quote(path.key, safe=_SAFE)}{slash}{'?' * bool(path.query)}{path.query}"
+    return f"{path.scheme}://{path.host}/{encoded(path.key)}{slash}{'?' * bool(path.query)}{path.query}"
 
 
 @contextmanager
@@ -308,7 +308,7 @@ def _links(text: str, url: str) -> dict[str, FileFacts | None]:
         below = target.path.removeprefix(base.path)
         if target.netloc != base.netloc or target.query or below == target.path:
             continue
-        name = unquote(below.removesuffix("/"))
+        name = decoded(below.removesuffix("/"))
         if name and not {"/", "\0"} & set(name) and name not in (".", ".."):
             found[name] = FOLDER if below.endswith("/") else None
     return found

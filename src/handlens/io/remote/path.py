@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PosixPath
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from handlens.errors import DataError
 
@@ -24,6 +24,8 @@ DEEPEST = 64
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?!/)(.+)", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/.*)", re.DOTALL)
+_KEPT = re.compile(r"(%(?:2F|3F|25(?=2F|3F)))", re.IGNORECASE)
+_SAFE = "/-._~!$&'()*+,;=:@"
 _SINGLE = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
 
 
@@ -170,6 +172,20 @@ class RemotePath(PosixPath):
         return None if facts is None else (stat.S_IFDIR if facts.folder else stat.S_IFREG)
 
 
+def decoded(text: str) -> str:
+    """A path of an address for people: without percents, but for those of a slash and a question mark in a name.
+
+    >>> decoded("a%20b%2Fc"), encoded("a b%2Fc 100%")
+    ('a b%2Fc', 'a%20b%2Fc%20100%25')
+    """
+    return "".join(part if number % 2 else unquote(part) for number, part in enumerate(_KEPT.split(text)))
+
+
+def encoded(text: str) -> str:
+    """What `decoded` was made from."""
+    return "".join(part if number % 2 else quote(part, safe=_SAFE) for number, part in enumerate(_KEPT.split(text)))
+
+
 def with_query(address: str, query: str) -> RemotePath:
     path = RemotePath(address)
     path._query = query
@@ -202,7 +218,7 @@ def place(given: str | os.PathLike[str]) -> Path:
         what = "user and password in an address would be written to reports"
         raise DataError(f"{scheme}://{host.rpartition('@')[2]}: {what}: leave them out, and put them into ~/.netrc")
     if scheme in ("http", "https"):
-        key = unquote(key)
+        key = decoded(key)
     if "\0" in key:
         raise DataError("a zero byte in an address", file=None)
     return with_query(f"{scheme}://{host}{slash}{key}", query)
