@@ -200,3 +200,52 @@ def running(server):
 def serving(folder, **how):
     """A server of this folder, while the block runs."""
     return running(RangeServer(folder, **how))
+
+
+class Told(RangeServer):
+    """Answers as `say(method, target, headers)` tells: status, headers, and the body as bytes or as parts of it."""
+
+    def __init__(self, say):
+        super().__init__(".")
+        self.say, self.log = say, []
+        self.RequestHandlerClass = _Telling
+
+
+class _Telling(_Handler):
+    def _answer(self, *, body):
+        self.server.log.append((self.path, self.headers.get("Range", ""), dict(self.headers)))
+        status, headers, content = self.server.say(self.command, self.path, self.headers)
+        self.send_response(status)
+        if isinstance(content, bytes):
+            headers = {"Content-Length": str(len(content)), **headers}
+            content = [content]
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        try:
+            for part in content if body else ():
+                self._count(part)
+        except OSError:
+            self.close_connection = True
+            return
+        if "Content-Length" not in headers or headers.get("Connection") == "close":
+            self.close_connection = True
+
+
+def asked_part(headers, size):
+    """From where to where a part is asked for; None where it is the whole."""
+    asked = headers.get("Range", "")
+    if not asked:
+        return None
+    low, _, high = asked.removeprefix("bytes=").partition("-")
+    return int(low), min(int(high) + 1 if high else size, size)
+
+
+def part_of(content, headers, **more):
+    """The answer of a server that does it right."""
+    part = asked_part(headers, len(content))
+    more = {"ETag": '"x"', **{name.replace("_", "-"): value for name, value in more.items()}}
+    if part is None:
+        return 200, more, content
+    low, high = part
+    return 206, {"Content-Range": f"bytes {low}-{high - 1}/{len(content)}", **more}, content[low:high]

@@ -6,15 +6,17 @@ A bucket has neither locks nor renames, so a run cannot be told from half a run 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from handlens.cli.output import message
-from handlens.errors import counted
+from handlens.errors import DataError, counted
 from handlens.io.gate import RemotePath, is_there, read_bytes
 from handlens.runstore.store import LOCK, MANIFEST, UNFINISHED
 
@@ -33,9 +35,7 @@ def output_folder(out: Path) -> Iterator[Path]:
         return
     if out.scheme in ("http", "https"):
         raise out.closed()
-    key = hashlib.sha256("\0".join([str(out), *sys.argv[1:]]).encode(errors="replace")).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"handlens-upload-{key}"
-    folder.mkdir(exist_ok=True)
+    folder = _own_folder(out)
     if (folder / DONE).exists():
         _upload(folder, out)
         message(f"{out}: uploaded what the same command had finished before")
@@ -51,6 +51,20 @@ def output_folder(out: Path) -> Iterator[Path]:
         raise
     (folder / DONE).touch()
     _upload(folder, out)
+
+
+def _own_folder(out: RemotePath) -> Path:
+    """A folder that the same command finds again, and that nobody else can have made or look into."""
+    words = [str(out), os.getcwd(), *sys.argv[1:]]
+    key = hashlib.sha256("\0".join(words).encode(errors="replace")).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"handlens-upload-{key}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise DataError("this is not a folder of yours: remove it, or set TMPDIR to a folder of yours", file=folder)
+    folder.chmod(0o700)
+    return folder
 
 
 def _upload(folder: Path, out: RemotePath) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
@@ -10,10 +11,11 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from handlens.errors import DataError
 from handlens.io.remote.facts import FOLDER, Body, FileFacts, Transient
+from handlens.io.remote.path import decoded, encoded
 
 if TYPE_CHECKING:
     import urllib3
@@ -33,7 +35,7 @@ STEP = 1 << 18
 
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _NOTHING = (404, 410)
-_SAFE = "/-._~!$&'()*+,;=:@"
+_PART = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)")
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 """Files that show a folder where the server shows none: Zarr arrays lie on servers that list nothing."""
 
@@ -48,7 +50,7 @@ class HttpServer:
         found = self._look(_url(path))
         if found is not None or path.name.lower().endswith(FILES):
             return found
-        return FOLDER if any(self._look(f"{_url(path)}/{mark}") is not None for mark in MARKS) else None
+        return FOLDER if any(self._look(_url(path / mark)) is not None for mark in MARKS) else None
 
     def _look(self, url: str) -> FileFacts | None:
         with _asked("HEAD", url, {}) as answer:
@@ -61,7 +63,7 @@ class HttpServer:
                 return FOLDER
             if "content-length" not in answer.headers:
                 return self._look_by_reading(url)
-            return _facts(answer, int(answer.headers["content-length"]))
+            return _facts(answer, _length(answer.headers["content-length"], url))
 
     def _look_by_reading(self, url: str) -> FileFacts | None:
         with _asked("GET", url, {"Range": "bytes=0-0"}) as answer:
@@ -70,7 +72,7 @@ class HttpServer:
             _refuse(answer, url)
             if _is_folder(answer, url):
                 return FOLDER
-            return _facts(answer, _total(answer, url))
+            return _facts(answer, _total(answer, url, 0, 1))
 
     @contextmanager
     def read(self, path: RemotePath, start: int, end: int | None) -> Iterator[Body | None]:
@@ -82,10 +84,10 @@ class HttpServer:
                 yield None
                 return
             _refuse(answer, url)
-            yield Body(_facts(answer, _total(answer, url)), answer.status != 206, _parts(answer))
+            yield Body(_facts(answer, _total(answer, url, start, end)), answer.status != 206, _parts(answer))
 
     def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
-        url = f"{_url(path)}/"
+        url = _url(path, "/")
         with _asked("GET", url, {}) as answer:
             kind = answer.headers.get("content-type", "")
             if answer.status in (*_NOTHING, 403) or (answer.status < 400 and "html" not in kind):
@@ -103,9 +105,8 @@ class HttpServer:
         raise DataError("nothing is written over HTTP: name a folder of this machine, or s3://", file=path)
 
 
-def _url(path: RemotePath) -> str:
-    key, mark, query = path.key.partition("?")
-    return f"{path.scheme}://{path.host}/{quote(key, safe=_SAFE)}{mark}{query}"
+def _url(path: RemotePath, slash: str = "") -> str:
+    return f"{path.scheme}://{path.host}/{encoded(path.key)}{slash}{'?' * bool(path.query)}{path.query}"
 
 
 @contextmanager
@@ -114,18 +115,20 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
     from urllib3.exceptions import HTTPError, SSLError
 
     answer: Any = None
+    known = _authorised(urlsplit(url).hostname or "")
     try:
         for _ in range(REDIRECTS + 1):
-            how = {**headers, **_authorised(urlsplit(url).hostname or "")}
+            how = {**headers, **known}
             answer = _connections(urlsplit(url).scheme, urlsplit(url).hostname or "").request(
                 method, url, headers=how, preload_content=False, redirect=False, decode_content=False
             )
             target = answer.get_redirect_location()
             if not target or _is_folder(answer, url):
                 break
-            answer.drain_conn()
-            answer.release_conn()
-            url = urljoin(url, target)
+            before, url = urlsplit(url), _redirected(url, target)
+            _leave(answer)
+            if urlsplit(url).netloc != before.netloc:  # nobody meant the password for another host, nor what it says
+                known = {}
         yield answer
     except SSLError as error:
         raise _fault(url, f"no safe connection ({_words(error)})", "is its certificate valid?") from None
@@ -135,10 +138,27 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
         raise Transient(error.strerror or type(error).__name__) from None
     finally:
         if answer is not None:
-            if answer.closed or getattr(answer, "length_remaining", None) == 0:
-                answer.release_conn()
-            else:  # what is left of it would be taken for the next answer
-                answer.close()
+            _leave(answer)
+
+
+def _redirected(url: str, target: str) -> str:
+    """Where an answer leads; DataError where no file is read from there, or what is read could be seen on the way."""
+    try:
+        new = urljoin(url, target)
+        allowed = urlsplit(new).scheme in ("https", urlsplit(url).scheme) and bool(urlsplit(new).hostname)
+    except ValueError:
+        allowed = False
+    if not allowed:
+        raise _fault(url, "a redirection to a place that is not safe", "check the address")
+    return new
+
+
+def _leave(answer: Any) -> None:
+    """Keep the connection where nothing is left of the answer, for it would be taken for the next one."""
+    if answer.closed or getattr(answer, "length_remaining", None) == 0:
+        answer.release_conn()
+    else:
+        answer.close()
 
 
 @lru_cache(maxsize=64)
@@ -200,7 +220,7 @@ def _refuse(answer: Any, url: str) -> None:
         return
     if status in _AGAIN:
         wait = answer.headers.get("retry-after", "")
-        raise Transient(f"status {status}", float(wait) if wait.isdigit() else 0.0)
+        raise Transient(f"status {status}", float(wait) if _is_number(wait) else 0.0)
     if status < 400:
         if _is_folder(answer, url):
             return
@@ -224,7 +244,7 @@ def _is_folder(answer: Any, url: str) -> bool:
     """Whether the server leads to the same name with a slash after it, or shows a page in place of a file."""
     target = answer.get_redirect_location()
     if target:
-        return bool(urlsplit(urljoin(url, target)).path == f"{urlsplit(url).path}/")
+        return urlsplit(_redirected(url, target)).path == f"{urlsplit(url).path}/"
     name = urlsplit(url).path.rpartition("/")[2]
     page = answer.headers.get("content-type", "").startswith("text/html")
     return bool(answer.status < 300 and page and not name.lower().endswith((".html", ".htm")))
@@ -234,18 +254,32 @@ def _facts(answer: Any, size: int) -> FileFacts:
     modified = 0.0
     with suppress(ValueError, TypeError, KeyError):
         modified = parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
-    return FileFacts(size, modified, answer.headers.get("etag", ""))
+    return FileFacts(size, modified, answer.headers.get("etag") or answer.headers.get("last-modified", ""))
 
 
-def _total(answer: Any, url: str) -> int:
-    """Bytes of the whole file."""
+def _total(answer: Any, url: str, start: int, end: int | None) -> int:
+    """Bytes of the whole file; DataError where the part is not of those that were asked for."""
     if answer.status == 206:
-        total = answer.headers.get("content-range", "").rpartition("/")[2]
+        part = _PART.fullmatch(answer.headers.get("content-range", "").strip())
+        if part is None:
+            raise _fault(url, "not which part of the file it sends", "copy it to this machine")
+        first, last = int(part[1]), int(part[2])
+        if first != start or not first <= last or (end is not None and last >= end):
+            raise _fault(url, f"bytes {first:,} to {last:,}, which were not asked for", "copy it to this machine")
+        total = part[3]
     else:
         total = answer.headers.get("content-length", "")
-    if not total.isdigit():
+    return _length(total, url)
+
+
+def _length(text: str, url: str) -> int:
+    if not _is_number(text):
         raise _fault(url, "not how long the file is", "copy it to this machine")
-    return int(total)
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 class _Links(HTMLParser):
@@ -261,23 +295,27 @@ class _Links(HTMLParser):
 def _links(text: str, url: str) -> dict[str, FileFacts | None]:
     """What a page that lists a folder leads to in it, as every usual server writes one."""
     parser = _Links()
-    parser.feed(text)
+    try:
+        parser.feed(text)
+    except AssertionError:  # of a library that takes pages to be well-formed
+        raise _fault(url, "a page that is none", "name a file in this folder") from None
     base, found = urlsplit(url), dict[str, FileFacts | None]()
     for link in parser.found:
-        target = urlsplit(urljoin(url, link))
+        try:
+            target = urlsplit(urljoin(url, link))
+        except ValueError:  # no address
+            continue
         below = target.path.removeprefix(base.path)
         if target.netloc != base.netloc or target.query or below == target.path:
             continue
-        name = unquote(below.removesuffix("/"))
-        if name and "/" not in name and name not in (".", ".."):
+        name = decoded(below.removesuffix("/"))
+        if name and not {"/", "\0"} & set(name) and name not in (".", ".."):
             found[name] = FOLDER if below.endswith("/") else None
     return found
 
 
 def _words(error: Exception) -> str:
     """The first line of what a library says, without its objects."""
-    import re
-
     reason = getattr(error, "reason", None) or error
-    text = re.sub(r"<[^>]*>:? ?|\w+\([^)]*\): ", "", str(reason)).strip() or type(error).__name__
+    text = re.sub(r"<[^>]*>:? ?|\w+\([^)]*\): |\?\S+", "", str(reason)).strip() or type(error).__name__
     return text.splitlines()[0][:160]

@@ -119,7 +119,8 @@ def _store(path: RemotePath) -> Any:
 
 
 def _facts(meta: Any) -> FileFacts:
-    return FileFacts(int(meta["size"]), meta["last_modified"].timestamp(), meta.get("e_tag") or "")
+    modified = meta["last_modified"].timestamp()
+    return FileFacts(int(meta["size"]), modified, meta.get("e_tag") or str(modified))
 
 
 def _name(key: str) -> str:

@@ -13,24 +13,51 @@ from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PosixPath
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from handlens.errors import DataError
 
 SCHEMES = ("https", "http", "s3", "gs", "az")
 
+DEEPEST = 64
+"""Folders in each other at the most: a server can list one as lying in itself."""
+
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?!/)(.+)", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/.*)", re.DOTALL)
+_KEPT = re.compile(r"(%(?:2F|3F|25(?=2F|3F)))", re.IGNORECASE)
+_SAFE = "/-._~!$&'()*+,;=:@"
 _SINGLE = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
 
 
 class RemotePath(PosixPath):
     """A file or folder on a server. It can be looked at, listed and read; nothing is written to it as to a disk."""
 
-    __slots__ = ()
+    __slots__ = ("_query",)
+
+    _query: str
 
     def __str__(self) -> str:
+        """Without the query: it may be a password, as in signed addresses, and this is written to reports."""
         return _SINGLE.sub(r"\1://", super().__str__())
+
+    def __eq__(self, other: object) -> bool:
+        same = super().__eq__(other)
+        return same and self.query == other.query if isinstance(other, RemotePath) else same
+
+    __hash__ = PosixPath.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_query, (str(self), self.query)
+
+    @property
+    def query(self) -> str:
+        """What follows the question mark: for the request alone, never shown."""
+        return getattr(self, "_query", "")
+
+    @property
+    def asked(self) -> str:
+        """With the query, to tell files apart in memory; never shown."""
+        return f"{self}?{self.query}" if self.query else str(self)
 
     @property
     def scheme(self) -> str:
@@ -108,13 +135,17 @@ class RemotePath(PosixPath):
                 if fnmatchcase(name, pattern):
                     yield place / name
 
-    def levels(self) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
+    def levels(self, depth: int = 0) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
         """As `os.walk`: a folder, the folders in it, which may be taken out, and the files."""
+        if depth > DEEPEST:
+            raise DataError(
+                f"more than {DEEPEST} folders in each other: name one that does not lie in itself", file=self
+            )
         found = self.entries()
         below = [name for name, folder in found if folder]
         yield self, below, [name for name, folder in found if not folder]
         for name in below:
-            yield from (self / name).levels()
+            yield from (self / name).levels(depth + 1)
 
     def open(self, mode: str = "r", *_args: Any, **_how: Any) -> Any:
         from handlens.io.remote.reading import open_file
@@ -141,6 +172,26 @@ class RemotePath(PosixPath):
         return None if facts is None else (stat.S_IFDIR if facts.folder else stat.S_IFREG)
 
 
+def decoded(text: str) -> str:
+    """A path of an address for people: without percents, but for those of a slash and a question mark in a name.
+
+    >>> decoded("a%20b%2Fc"), encoded("a b%2Fc 100%")
+    ('a b%2Fc', 'a%20b%2Fc%20100%25')
+    """
+    return "".join(part if number % 2 else unquote(part) for number, part in enumerate(_KEPT.split(text)))
+
+
+def encoded(text: str) -> str:
+    """What `decoded` was made from."""
+    return "".join(part if number % 2 else quote(part, safe=_SAFE) for number, part in enumerate(_KEPT.split(text)))
+
+
+def with_query(address: str, query: str) -> RemotePath:
+    path = RemotePath(address)
+    path._query = query
+    return path
+
+
 def place(given: str | os.PathLike[str]) -> Path:
     """What a person means by a path: a file or folder of this machine, or one on a server where it is an address.
 
@@ -158,14 +209,16 @@ def place(given: str | os.PathLike[str]) -> Path:
         if isinstance(given, Path) and "://" not in text:  # a folder that is called so
             return given
         known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise DataError(f"{text}: {scheme}:// is not read; expected {known} or file://")
+        raise DataError(f"{text.partition('?')[0]}: {scheme}:// is not read; expected {known} or file://")
+    query = ""
+    if scheme in ("http", "https"):
+        rest, _, query = rest.partition("?")
     host, slash, key = rest.partition("/")
     if "@" in host:
         what = "user and password in an address would be written to reports"
         raise DataError(f"{scheme}://{host.rpartition('@')[2]}: {what}: leave them out, and put them into ~/.netrc")
     if scheme in ("http", "https"):
-        path, mark, query = key.partition("?")
-        key = unquote(path) + mark + query
+        key = decoded(key)
     if "\0" in key:
         raise DataError("a zero byte in an address", file=None)
-    return RemotePath(f"{scheme}://{host}{slash}{key}")
+    return with_query(f"{scheme}://{host}{slash}{key}", query)

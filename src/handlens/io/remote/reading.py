@@ -22,7 +22,7 @@ from handlens.io.remote.ring import ring
 Result = TypeVar("Result")
 
 TRIES = 6
-"""Tries of one thing, before an error; counted from zero again whenever bytes came."""
+"""Tries of one thing, before an error; counted from zero again whenever bytes came that had not come before."""
 
 FIRST_WAIT, LONGEST_WAIT, ASKED_WAIT = 0.25, 8.0, 60.0
 """Seconds before it is tried again, doubled each time, and the most that a server's own wish is followed."""
@@ -98,7 +98,7 @@ _looking = threading.Lock()
 def look(path: RemotePath) -> FileFacts | None:
     """What the server tells of a file or folder; None where there is nothing."""
     with _looking:
-        known = _looked.get(str(path))
+        known = _looked.get(path.asked)
     if known is not None and time.monotonic() - known[0] < KNOWN_SECONDS:
         return known[1]
     return _note(path, persist(path, partial(server_of(path).look, path)))
@@ -106,8 +106,8 @@ def look(path: RemotePath) -> FileFacts | None:
 
 def _note(path: RemotePath, facts: FileFacts | None) -> FileFacts | None:
     with _looking:
-        _looked[str(path)] = time.monotonic(), facts
-        _looked.move_to_end(str(path))
+        _looked[path.asked] = time.monotonic(), facts
+        _looked.move_to_end(path.asked)
         while len(_looked) > KNOWN_MOST:
             _looked.popitem(last=False)
     return facts
@@ -126,7 +126,7 @@ def write(path: RemotePath, file: Path) -> None:
     """Put a file of this machine on the server."""
     persist(path, partial(server_of(path).write, path, file))
     with _looking:
-        _looked.pop(str(path), None)
+        _looked.pop(path.asked, None)
 
 
 def _fetch(
@@ -138,10 +138,10 @@ def _fetch(
     FileNotFoundError where there is nothing.
     """
     server, patience, got = server_of(path), _Patience(path), bytearray()
-    first = start
+    first = reached = start
     while True:
         try:
-            with server.read(path, start + len(got), end) as body:
+            with server.read(path, first + len(got), end) as body:
                 if body is None:
                     break
                 _refuse_other(path, facts, body)
@@ -151,12 +151,13 @@ def _fetch(
                     end = None
                 if end is None and facts.size - first > most:
                     raise DataError(f"{facts.size:,} bytes; at most {most:,} are read", file=path)
+                expected = (facts.size if end is None else min(end, facts.size)) - first
                 for part in body.parts:
                     got += part
-                    patience.failed = 0
-            expected = (facts.size if end is None else min(end, facts.size)) - first
-            if len(got) > expected:
-                raise DataError(f"{path.host} sent more than was asked for: try again later", file=path)
+                    if len(got) > expected:
+                        raise DataError(f"{path.host} sent more than was asked for: try again later", file=path)
+                    if first + len(got) > reached:  # a server that begins anew each time gets no further
+                        reached, patience.failed = first + len(got), 0
             if len(got) < expected:
                 raise Transient("the connection ended before the file did")
             return facts, first, bytes(got)
@@ -169,7 +170,7 @@ def _refuse_other(path: RemotePath, before: FileFacts | None, body: Body) -> Non
     now = body.facts
     if before is not None and (before.size, before.tag) != (now.size, now.tag):
         with _looking:
-            _looked.pop(str(path), None)
+            _looked.pop(path.asked, None)
         raise DataError("changed on the server while it was read: start again", file=path)
 
 
@@ -181,13 +182,19 @@ _locks = [threading.Lock() for _ in range(64)]
 @contextmanager
 def _alone(path: RemotePath) -> Iterator[None]:
     """One thread at a time asks for parts of a file, so that none comes twice."""
-    with _locks[hash(str(path)) % len(_locks)]:
+    with _locks[hash(path.asked) % len(_locks)]:
         yield
 
 
 @lru_cache(maxsize=1)
 def askers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="handlens-read")
+
+
+@lru_cache(maxsize=1)
+def _fetchers() -> ThreadPoolExecutor:
+    """Others than `askers`, whose tasks wait for pieces of files: what they wait for must not wait behind them."""
+    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="handlens-fetch")
 
 
 def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
@@ -200,17 +207,25 @@ def read_part(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes
 
 
 def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes:
-    key = (str(path), facts.tag, facts.size)
-    kept, fetched = ring(), dict[int, bytes]()
+    key = (path.asked, facts.tag, facts.size)
+    kept, fetched = ring(), list[tuple[int, bytes]]()
+
+    def find(at: int) -> bytes:
+        here = (data[at - first : end - first] for first, data in fetched if first <= at < first + len(data))
+        return next(here, b"") or kept.find(key, at, end - at)
+
     for low, high in kept.gaps(key, start, end):
+        if any(first <= low and high <= first + len(data) for first, data in fetched):
+            continue  # a whole file came before
         first, data = _fetch(path, low, high, facts, PIECE * 1024)[1:]
         kept.keep(key, first, data)
-        fetched[low] = data[low - first :]
+        fetched.append((first, data))
     answer, at = bytearray(), start
     while at < end:
-        part = fetched[at][: end - at] if at in fetched else kept.find(key, at, end - at)
+        part = find(at)
         if not part:  # it made room for what came after it
-            part = _fetch(path, at, end, facts, PIECE * 1024)[2]
+            first, data = _fetch(path, at, end, facts, PIECE * 1024)[1:]
+            part = data[at - first : end - first]
         answer += part
         at += len(part)
     return bytes(answer)
@@ -218,7 +233,7 @@ def _assemble(path: RemotePath, facts: FileFacts, start: int, end: int) -> bytes
 
 def read_parts(path: RemotePath, facts: FileFacts, parts: Iterable[tuple[int, int]]) -> None:
     """Fetch these parts at the same time, neighbours together; they are kept until they are read."""
-    key = (str(path), facts.tag, facts.size)
+    key = (path.asked, facts.tag, facts.size)
     with _alone(path):
         wanted = [gap for low, high in _joined(parts) for gap in ring().gaps(key, low, min(high, facts.size))]
         pieces = [(at, min(at + PIECE, high)) for low, high in wanted for at in range(low, high, PIECE)]
@@ -230,7 +245,7 @@ def read_parts(path: RemotePath, facts: FileFacts, parts: Iterable[tuple[int, in
         if len(pieces) == 1:
             fetch(pieces[0])
         elif pieces:
-            list(askers().map(fetch, pieces))
+            list(_fetchers().map(fetch, pieces))
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -250,7 +265,7 @@ def _joined(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def read_whole(path: RemotePath, *, most: int) -> bytes | None:
     """A whole file in one request; None where there is none. DataError where it has more than `most` bytes."""
     with _looking:
-        told, facts = _looked.get(str(path), (float("-inf"), None))
+        told, facts = _looked.get(path.asked, (float("-inf"), None))
     if time.monotonic() - told < KNOWN_SECONDS:
         if facts is None:
             return None
@@ -266,7 +281,7 @@ def read_whole(path: RemotePath, *, most: int) -> bytes | None:
             _note(path, None)
             return None
         _note(path, found)
-        ring().keep((str(path), found.tag, found.size), 0, data)
+        ring().keep((path.asked, found.tag, found.size), 0, data)
         return data
 
 
@@ -295,7 +310,7 @@ class RemoteFile(io.RawIOBase):
         end = min(self.at + len(buffer), self.facts.size)
         if self.at >= end:
             return 0
-        key = (str(self.path), self.facts.tag, self.facts.size)
+        key = (self.path.asked, self.facts.tag, self.facts.size)
         data = ring().find(key, self.at, end - self.at)
         if not data:
             self.ahead = min(2 * self.ahead, AHEAD_MOST) if self.at == self.came else BLOCK

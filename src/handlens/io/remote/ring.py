@@ -47,10 +47,10 @@ class Ring:
         """What is known from `start` on, at most so much; nothing where it is not known."""
         with self.lock:
             known = self.pieces.get(key, [])
-            number = bisect_right(known, start, key=lambda piece: piece.start) - 1
-            if number < 0 or known[number].end <= start:
+            before = known[: bisect_right(known, start, key=lambda piece: piece.start)]
+            piece = max(before, key=lambda piece: piece.end, default=None)  # a long one may begin before short ones
+            if piece is None or piece.end <= start:
                 return b""
-            piece = known[number]
             return os.pread(self.file, min(most, piece.end - start), piece.place + start - piece.start)
 
     def gaps(self, key: Key, start: int, end: int) -> list[tuple[int, int]]:
