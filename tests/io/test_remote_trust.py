@@ -294,6 +294,26 @@ def test_a_page_that_is_none_is_told(monkeypatch):
         place(f"{server.address}/folder").entries()
 
 
+def test_a_folder_behind_redirections_is_listed_where_it_lies():
+    where = {"/old/": "/new/place", "/new/place": "/new/place/"}
+
+    def say(method, target, headers):
+        if target in where:
+            return 302, {"Location": where[target]}, b""
+        return 200, PAGE, b'<a href="/new/place/a.png">x</a><a href="b.png">x</a>' * (target == "/new/place/")
+
+    with told(say) as server:
+        assert place(f"{server.address}/old").entries() == [("a.png", False), ("b.png", False)]
+
+
+def test_a_folder_is_not_read_as_a_file():
+    def say(method, target, headers):
+        return (301, {"Location": f"{target}/"}, b"not the file")
+
+    with told(say) as server, pytest.raises(DataError, match="a folder, not a regular file"):
+        gate.read_bytes(place(f"{server.address}/a.bin"), most=100)
+
+
 # --- outputs ----------------------------------------------------------------------------------------------------------
 
 

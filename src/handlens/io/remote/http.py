@@ -84,11 +84,14 @@ class HttpServer:
                 yield None
                 return
             _refuse(answer, url)
+            if answer.status >= 300:
+                raise DataError("a folder, not a regular file: name a file in it", file=path)
             yield Body(_facts(answer, _total(answer, url, start, end)), answer.status != 206, _parts(answer))
 
     def entries(self, path: RemotePath) -> list[tuple[str, FileFacts | None]]:
         url = _url(path, "/")
-        with _asked("GET", url, {}) as answer:
+        with _asked("GET", url, {}, listed=True) as answer:
+            url = answer.url or url
             kind = answer.headers.get("content-type", "")
             if answer.status in (*_NOTHING, 403) or (answer.status < 400 and "html" not in kind):
                 what = "the server does not list what lies in this folder"
@@ -110,8 +113,13 @@ def _url(path: RemotePath, slash: str = "") -> str:
 
 
 @contextmanager
-def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.BaseHTTPResponse]:
-    """The answer, its body not read yet; redirections are followed, but for one to the same name as a folder."""
+def _asked(
+    method: str, url: str, headers: dict[str, str], *, listed: bool = False
+) -> Iterator[urllib3.BaseHTTPResponse]:
+    """The answer, its body not read yet; redirections are followed, but for one to the same name as a folder.
+
+    That one is followed too where the folder is `listed`.
+    """
     from urllib3.exceptions import HTTPError, SSLError
 
     answer: Any = None
@@ -123,12 +131,13 @@ def _asked(method: str, url: str, headers: dict[str, str]) -> Iterator[urllib3.B
                 method, url, headers=how, preload_content=False, redirect=False, decode_content=False
             )
             target = answer.get_redirect_location()
-            if not target or _is_folder(answer, url):
+            if not target or (_is_folder(answer, url) and not listed):
                 break
             before, url = urlsplit(url), _redirected(url, target)
             _leave(answer)
             if urlsplit(url).netloc != before.netloc:  # nobody meant the password for another host, nor what it says
                 known = {}
+        answer.url = url
         yield answer
     except SSLError as error:
         raise _fault(url, f"no safe connection ({_words(error)})", "is its certificate valid?") from None
@@ -156,6 +165,7 @@ def _redirected(url: str, target: str) -> str:
 def _leave(answer: Any) -> None:
     """Keep the connection where nothing is left of the answer, for it would be taken for the next one."""
     if answer.closed or getattr(answer, "length_remaining", None) == 0:
+        answer.drain_conn()  # of nothing: only then the next answer is waited for
         answer.release_conn()
     else:
         answer.close()
