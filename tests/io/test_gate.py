@@ -204,9 +204,10 @@ def test_a_pipe_as_run_or_as_page_is_named(tmp_path: Path) -> None:
     with in_time(), pytest.raises(DataError, match="a named pipe, not a regular file"):
         read_manifest(tmp_path)
     make("pipe", tmp_path / "index.html")
-    Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
+    (tmp_path / "figures").mkdir()
+    Image.new("RGB", (40, 40)).save(tmp_path / "figures" / "a.png")
     with in_time(), pytest.raises(DataError, match="a named pipe, not a regular file"):
-        inspection.inspect_figures([tmp_path / "a.png"], tmp_path)
+        inspection.inspect_figures([tmp_path / "figures" / "a.png"], tmp_path)
 
 
 def test_inspect_refuses_what_is_no_file_and_looks_at_the_rest(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_score_has_its_page_and_data_that_moved_is_said(solved, tmp_path):
     assert twin["score"] == result.value
     assert all(case["pictures"]["layers"] for case in twin["cases"])
     _, report = pipeline.report_solve(challenge, out, tmp_path / "nowhere")
-    assert any("no such folder" in note for note in report.notes)
+    assert any("no such file or folder" in note for note in report.notes)
     pipeline.report_solve(challenge, out)
 
 
