@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -51,6 +51,10 @@ class Truth(Generic[LabelT]):
 
     cases: tuple[Case, ...]
     read: Callable[[Case], LabelT]
+
+    def among(self, ids: Container[str]) -> Truth[LabelT]:
+        """The labelled cases with these ids."""
+        return Truth(tuple(case for case in self.cases if case.id in ids), self.read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 _Strata = Counter[str]
+
+SINGLE_PARTS = 10
+"""Parts of the examples where there is only one network, of which two are held out: decisions are fitted on one and
+evaluated on the other."""
+
+
+def count_parts(groups: Iterable[str], folds: int) -> int:
+    """Into how many parts groups are dealt for so many folds: a single network needs three, and has ten if it can.
+
+    >>> count_parts("abcde", 2), count_parts("abcde", 1), count_parts("ab", 1)
+    (2, 5, 3)
+    """
+    return folds if folds > 1 else max(3, min(SINGLE_PARTS, len(set(groups))))
 
 
 def fold_of(groups: Sequence[str], *, folds: int, seed: int, strata: Sequence[str] | None = None) -> list[int]:

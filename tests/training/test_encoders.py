@@ -8,7 +8,15 @@ from torch.nn import functional
 from handlens.challenges.cells.network import LightUNet
 from handlens.errors import HandlensError, ModelError
 from handlens.training import encoders
-from handlens.training.encoders import SIZES, LiteEncoder, SameConv, make_encoder, published_name, read_weights
+from handlens.training.encoders import (
+    SIZES,
+    LiteEncoder,
+    NormedConv,
+    SameConv,
+    make_encoder,
+    published_name,
+    read_weights,
+)
 from handlens.training.networks import set_memory_format
 
 DEEP = {"lite0": (16, 24, 40, 112, 320), "lite1": (16, 24, 40, 112, 320), "lite2": (16, 24, 48, 120, 352)}
@@ -155,3 +163,21 @@ def test_filters_of_single_channels_stay_exact_in_bf16():
         expected = each(features)
     assert rounded.dtype == torch.bfloat16
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("groups", [1, 6])
+def test_a_norm_with_kept_statistics_is_the_same_function_when_it_is_multiplied_into_the_weights(groups):
+    torch.manual_seed(0)
+    layer = NormedConv(SameConv(6, 6, 3, 2, groups=groups)).double().train()
+    layer[1].eval()
+    for values in (layer[1].running_mean, layer[1].running_var, layer[1].weight, layer[1].bias):
+        values.data.uniform_(0.5, 2)
+    found = []
+    for pass_through in (layer, torch.nn.Sequential(*layer)):
+        layer.zero_grad()
+        image = torch.linspace(-1, 1, 2 * 6 * 9 * 9, dtype=torch.float64).reshape(2, 6, 9, 9).requires_grad_()
+        said = pass_through(image)
+        said.square().sum().backward()
+        found.append([said, image.grad, *(each.grad.clone() for each in layer.parameters())])
+    for merged, apart in zip(*found, strict=True):
+        torch.testing.assert_close(merged, apart)

@@ -3,15 +3,19 @@
 from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import tiny_training
 
 from handlens import pipeline, registry
 from handlens.challenges.cells.options import CellsTraining
 from handlens.errors import DataError, HandlensError, ModelError
+from handlens.runstore.plan import read_plan
 from handlens.runstore.store import read_manifest
+from handlens.training.card import CARD
 from handlens.training.engine import split_fields
 from handlens.training.options import Schedule, TrainSettings
+from handlens.training.stages import NEVER
 
 CELLS = registry.challenge("cells")
 TINY = replace(CELLS, train=tiny_training.train_challenge)
@@ -65,11 +69,24 @@ def test_both_ends_of_a_range_belong_to_it(value, passes):
 def test_folds_that_cannot_be_filled_are_refused(slides, tmp_path):
     with pytest.raises(HandlensError, match="4 groups cannot fill 9 folds"):
         tiny_training.train(slides, tmp_path / "many", settings=TrainSettings(folds=9))
-    with pytest.raises(HandlensError, match="at least 2 are needed"):
-        tiny_training.train(slides, tmp_path / "one", settings=TrainSettings(folds=1))
     with pytest.raises(HandlensError, match="4 groups cannot fill 9 folds"):
         pipeline.train(TINY, slides, tmp_path / "many", settings=CELLS.settings(folds=9))
     assert not (tmp_path / "many").exists()  # so that it can be called again with fewer
+
+
+def test_a_single_network_is_evaluated_on_what_it_never_saw(slides, tmp_path):
+    run = tmp_path / "one"
+    numbers = tiny_training.train(slides, run, settings=TrainSettings(folds=1))
+    plan = read_plan(run)
+    assert sorted(plan.fold_of) == [NEVER, NEVER, 0, 1]  # two slides to learn from, one in each half
+    held_out = {name for name, part in zip(plan.ids, plan.fold_of, strict=True) if part != NEVER}
+    assert {*plan.results["scores"]} == held_out
+    assert numbers["Dice, out of fold"] == pytest.approx(np.mean(list(plan.results["scores"].values())))
+    assert (plan.steps, plan.final_steps) == (0, 6)
+    card = (run / CARD).read_text()
+    assert "it was trained on 2 others" in card
+    assert "6 for the final model" in card
+    assert "per fold" not in card
 
 
 @pytest.mark.slow

@@ -4,7 +4,16 @@ from dataclasses import replace
 
 from training_plans import SPEED, plan_of
 
-from handlens.training.stages import count_steps, prediction_steps, speed_of, stages_of, total_steps
+from handlens.training.stages import (
+    NEVER,
+    count_steps,
+    parts_of,
+    prediction_steps,
+    speed_of,
+    stage_of,
+    stages_of,
+    total_steps,
+)
 
 
 def test_steps_fit_the_minutes():
@@ -14,6 +23,9 @@ def test_steps_fit_the_minutes():
         assert 0.95 * 3600 < seconds <= 3600
         assert final == round(steps * folds / (folds - 1))
     assert count_steps(1, 5, 37, SPEED)[0] == 20
+    steps, final = count_steps(3600, 1, 37, SPEED)
+    assert steps == 0
+    assert 0.95 * 3600 < final * SPEED.step + 37 * SPEED.predict <= 3600
 
 
 def test_exports_are_part_of_the_minutes():
@@ -36,3 +48,11 @@ def test_a_stage_learns_from_the_others_and_the_last_from_all():
     share = SPEED.predict / SPEED.step
     assert [prediction_steps(plan, stage) for stage in stages] == [round(2 * share), round(share), 0]
     assert total_steps(plan) == 5 + 5 + 10 + round(2 * share) + round(share)
+
+
+def test_a_single_network_learns_from_what_is_not_held_out():
+    plan = plan_of(folds=1, fold_of=[0, NEVER, 1], steps=0)
+    (only,) = stages_of(plan)
+    assert (only.name, only.members, only.held_out, only.steps) == ("final", (1,), (0, 2), 10)
+    assert [stage_of(plan, part) for part in parts_of(plan)] == [only, only]
+    assert total_steps(plan) == 10 + round(2 * SPEED.predict / SPEED.step)

@@ -32,13 +32,8 @@ def write_card(plan: Plan, schedule: Schedule, results: Mapping[str, Any], sente
     if results["score"] is None:
         lines.append("None: the training was stopped before every fold was done.")
     else:
-        others = "the other fold" if plan.folds == 2 else "the other folds"
         lines += [
-            f"{plan.metric} **{results['score']:.4f}** on {len(results['scores']):,} examples, predicted out of fold"
-            f" ({plan.folds} folds, grouped), with decision",
-            f"parameters fitted on {others}. The exported model was trained on all examples, so there is no held-out",
-            "score for it.",
-            *_never_held_out(plan),
+            f"{plan.metric} **{results['score']:.4f}** on {len(results['scores']):,} examples, {_how_held_out(plan)}",
             "",
             *_folds(plan, results),
             *results.get("lines", ()),
@@ -46,9 +41,10 @@ def write_card(plan: Plan, schedule: Schedule, results: Mapping[str, Any], sente
     lines += ["", "## Training", "", *_sources(plan)]
     if plan.command:
         lines += ["```sh", plan.command, "```", ""]
+    of_folds = f"{plan.steps} per fold ({plan.folds} folds), " if plan.steps else ""
     made = {
         "examples": len(plan.ids),
-        "steps": f"{plan.steps} per fold ({plan.folds} folds), {plan.final_steps} for the final model",
+        "steps": f"{of_folds}{plan.final_steps} for the final model",
         "batch size": schedule.batch,
         "seconds per step": f"{results['seconds_per_step']:.3f}, {results['waiting']:.1%} of it waiting for data",
         "threads, devices": f"{plan.threads}, {plan.devices * plan.nodes} ({plan.accelerator}, {plan.precision})",
@@ -72,13 +68,21 @@ def _licence(schedule: Schedule) -> list[str]:
     return [named, *([schedule.note] if schedule.note else [])]
 
 
-def _never_held_out(plan: Plan) -> list[str]:
+def _how_held_out(plan: Plan) -> str:
+    """Which network predicted the examples that count, and what it had seen."""
     seen = sum(fold == NEVER for fold in plan.fold_of)
-    if not seen:
-        return []
-    return [
-        f"The first weights had been trained on {seen:,} further examples: these were trained on, and never count here."
-    ]
+    if plan.folds == 1:
+        return (
+            f"which the exported model has not seen\n(it was trained on {seen:,} others; groups are on one side). They"
+            " are in two halves: the decision\nparameters for each were fitted on the other."
+        )
+    others = "the other fold" if plan.folds == 2 else "the other folds"
+    words = (
+        f"predicted out of fold ({plan.folds} folds, grouped), with decision\nparameters fitted on {others}."
+        " The exported model was trained on all examples, so there is no held-out\nscore for it."
+    )
+    more = "further examples: these were trained on, and never count here."
+    return f"{words}\nThe first weights had been trained on {seen:,} {more}" if seen else words
 
 
 def _sources(plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,15 +96,35 @@ class SameConv(nn.Conv2d):
         self.margin = None if even else (before, kernel - stride - before) * 2
 
     def forward(self, input: Tensor) -> Tensor:
+        return self.filter(input, self.weight, None)
+
+    def filter(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with other weights of the same shape."""
         padded = input if self.margin is None else functional.pad(input, self.margin)
         if self.groups == 1 or input.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-            return super().forward(padded)
+            return cast(Tensor, self._conv_forward(padded, weight, bias))
         with torch.autocast("cpu", enabled=False):
-            return super().forward(padded.float()).to(input.dtype)
+            return cast(Tensor, self._conv_forward(padded.float(), weight, bias)).to(input.dtype)
 
 
-def _norm(channels: int) -> SharedBatchNorm:
-    return SharedBatchNorm(channels, eps=1e-3, momentum=0.03)
+class NormedConv(nn.Sequential):
+    """A convolution without bias and its batch norm.
+
+    In training, a norm that keeps its statistics is multiplied into the weights instead of being applied to features:
+    the same function and gradients, a quarter less time.
+    """
+
+    def __init__(self, conv: SameConv) -> None:
+        super().__init__(conv, SharedBatchNorm(conv.out_channels, eps=1e-3, momentum=0.03))
+
+    def forward(self, input: Tensor) -> Tensor:
+        conv, norm = self[0], self[1]
+        if not isinstance(conv, SameConv) or not isinstance(norm, SharedBatchNorm):  # fused for good
+            return cast(Tensor, norm(conv(input)))
+        if not self.training or norm.training or norm.running_var is None or norm.running_mean is None:
+            return cast(Tensor, norm(conv(input)))
+        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        return conv.filter(input, conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale)
 
 
 class Block(nn.Module):
@@ -113,9 +133,9 @@ class Block(nn.Module):
     def __init__(self, inside: int, outside: int, expansion: int, stride: int, kernel: int) -> None:
         super().__init__()
         wide = inside * expansion
-        self.expand = nn.Sequential(SameConv(inside, wide, 1), _norm(wide)) if expansion != 1 else None
-        self.depthwise = nn.Sequential(SameConv(wide, wide, kernel, stride, groups=wide), _norm(wide))
-        self.project = nn.Sequential(SameConv(wide, outside, 1), _norm(outside))
+        self.expand = NormedConv(SameConv(inside, wide, 1)) if expansion != 1 else None
+        self.depthwise = NormedConv(SameConv(wide, wide, kernel, stride, groups=wide))
+        self.project = NormedConv(SameConv(wide, outside, 1))
         self.adds = stride == 1 and inside == outside
 
     def forward(self, features: Tensor) -> Tensor:
@@ -129,7 +149,7 @@ class LiteEncoder(Encoder):
 
     def __init__(self, size: Size, channels: int = 3) -> None:
         super().__init__()
-        self.stem = nn.Sequential(SameConv(channels, STEM, 3, 2), _norm(STEM))
+        self.stem = NormedConv(SameConv(channels, STEM, 3, 2))
         self.blocks = nn.ModuleList()
         taps, widths, inside = [], [], STEM
         for number, (repeats, plain, expansion, stride, kernel) in enumerate(STAGES):

@@ -26,7 +26,7 @@ from handlens.settings import SettingsT, change, fields_of, unknown_field
 from handlens.training import checkpoint, device
 from handlens.training.card import CARD, write_card
 from handlens.training.export import export
-from handlens.training.folds import Predictions, evaluate, sweep
+from handlens.training.folds import Predictions, evaluate, held_out_of, sweep
 from handlens.training.loop import read_pace, stage_file, train_stage
 from handlens.training.networks import set_memory_format
 from handlens.training.options import Schedule, TrainSettings
@@ -37,8 +37,10 @@ from handlens.training.stages import (
     Stage,
     assign_folds,
     count_steps,
+    parts_of,
     prediction_steps,
     speed_of,
+    stage_of,
     stages_of,
     total_steps,
 )
@@ -88,8 +90,6 @@ def train(
     Stopped by Ctrl-C or SIGTERM it leaves a model that can be used, and raises TrainingStopped. Where several
     processes work, `make_task` is called in each, so it must be picklable; it reports its own progress.
     """
-    if settings.folds < 2:
-        raise HandlensError("1 fold: at least 2 are needed, so that every example is predicted by another network")
     if (numbers := _numbers_of(run)) is not None:
         shutil.rmtree(run / "stages", ignore_errors=True)  # killed after its last file, before it was marked finished
         return numbers
@@ -184,11 +184,13 @@ def _make_plan(fabric: Fabric, job: _TrainingJob, task: Task, threads: int, begu
         raise HandlensError(str(error)) from None
     speed = measure_speed(fabric, task, schedule)
     seconds = settings.minutes * 60 - (time.monotonic() - begun)
-    exports = settings.folds * (2 if task.answer_with else 1) + 1  # a settled network is exported once more
+    parts = len(set(folds) - {NEVER})
+    exports = settings.folds + (parts if task.answer_with else 0) + 1  # a settled network is exported once more
     held_out = sum(fold != NEVER for fold in folds)
     steps, final = count_steps(seconds, settings.folds, held_out, speed, exports=exports)
     if task.steps is not None or schedule.steps:
-        steps = final = schedule.steps if task.steps is None else task.steps
+        final = schedule.steps if task.steps is None else task.steps
+        steps = 0 if settings.folds == 1 else final
     return Plan(
         challenge=task.challenge,
         metric=task.metric,
@@ -300,7 +302,7 @@ def _finish(task: Task, plan: Plan, job: _TrainingJob, final: Mapping[str, Tenso
     numbers = {
         f"{task.metric}, out of fold": found.score.value,
         **{name: value for name, value in decided if isinstance(value, int | float)},
-        "steps of a fold": plan.steps,
+        "steps of a fold": plan.steps or plan.final_steps,
         "seconds of a step": pace["seconds_per_step"],
         "share waiting for data": pace["waiting"],
     }
@@ -309,7 +311,7 @@ def _finish(task: Task, plan: Plan, job: _TrainingJob, final: Mapping[str, Tenso
         found.score,
         found.decision,
         found.fold_decisions,
-        tuple(stage.held_out for stage in stages_of(plan)[: plan.folds]),
+        tuple(held_out_of(plan, part) for part in parts_of(plan)),
         predictions,
         found.answers,
         partial(_network_of, task, plan, run),
@@ -320,13 +322,13 @@ def _finish(task: Task, plan: Plan, job: _TrainingJob, final: Mapping[str, Tenso
 
 
 def _answer_settled(
-    task: Task, plan: Plan, run: Path, folder: Path, fold: int, decision: Decision
+    task: Task, plan: Plan, run: Path, folder: Path, part: int, decision: Decision
 ) -> Callable[[int], Any]:
-    """What a fold's network answers, exported with the decision inside."""
+    """What the network that has not seen a part answers, exported with the decision inside."""
     if task.answer_with is None:
         raise ValueError(f"{task.challenge} applies its decision to predictions")
-    state = _load_stage(run, stages_of(plan)[fold])
-    return task.answer_with(_export(task, plan, state["average"], folder / f"fold{fold}.onnx", decision))
+    state = _load_stage(run, stage_of(plan, part))
+    return task.answer_with(_export(task, plan, state["average"], folder / f"part{part}.onnx", decision))
 
 
 def _leave_usable(task: Task, plan: Plan, job: _TrainingJob) -> None:
@@ -352,9 +354,9 @@ def _load_stage(run: Path, stage: Stage) -> dict[str, Any]:
     return state
 
 
-def _network_of(task: Task, plan: Plan, run: Path, fold: int) -> nn.Module:
-    """The network that was trained without a fold."""
-    return _with_weights(task, _load_stage(run, stages_of(plan)[fold])["average"], plan)
+def _network_of(task: Task, plan: Plan, run: Path, part: int) -> nn.Module:
+    """The network that was trained without a part."""
+    return _with_weights(task, _load_stage(run, stage_of(plan, part))["average"], plan)
 
 
 def _leave(

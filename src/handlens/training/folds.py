@@ -9,7 +9,7 @@ from typing import Any
 
 from handlens.runstore.plan import Plan
 from handlens.runstore.store import ArrayFolder
-from handlens.training.stages import NEVER, stages_of
+from handlens.training.stages import NEVER, parts_of
 from handlens.training.task import Array, Decision, Task
 from handlens.types import Score
 
@@ -62,22 +62,28 @@ def evaluate(
     predictions: Mapping[int, Array],
     answer_settled: Callable[[int, Decision], Callable[[int], Any]],
 ) -> Evaluation:
-    """Nested: a fold is answered with the decision that is best for the others, so nothing was chosen on it.
+    """Nested: a part is answered with the decision that is best for the others, so nothing was chosen on it.
 
-    `answer_settled` gives for a fold and its decision what the settled network's file answers, where a decision is
+    `answer_settled` gives for a part and its decision what the settled network's file answers, where a decision is
     part of the network.
     """
     answers: dict[str, Any] = {}
     decisions = []
-    for stage in stages_of(plan)[: plan.folds]:
-        decision = task.decide([index for index in stage.members if plan.fold_of[index] != NEVER], predictions)
+    for part in parts_of(plan):
+        others = [index for index, own in enumerate(plan.fold_of) if own not in (NEVER, part)]
+        decision = task.decide(others, predictions)
         decisions.append(decision)
-        settled = answer_settled(stage.number, decision) if task.answer_with is not None else None
-        for index in stage.held_out:
+        settled = answer_settled(part, decision) if task.answer_with is not None else None
+        for index in held_out_of(plan, part):
             answer = settled(index) if settled else task.answer(index, predictions[index], decision)
             answers[task.ids[index]] = answer
     everyone = tuple(index for index, fold in enumerate(plan.fold_of) if fold != NEVER)
     return Evaluation(task.score(answers), tuple(decisions), task.decide(everyone, predictions), answers)
+
+
+def held_out_of(plan: Plan, part: int) -> tuple[int, ...]:
+    """The examples of a part."""
+    return tuple(index for index, own in enumerate(plan.fold_of) if own == part)
 
 
 SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -92,6 +98,6 @@ def sweep(task: Task, predictions: Mapping[int, Array], decision: Decision) -> l
     found = []
     for threshold in sorted({*SWEPT, float(chosen)}):
         changed = decision.replace(threshold=threshold)
-        answers = {id: task.answer(index, predictions[index], changed) for index, id in enumerate(task.ids)}
+        answers = {task.ids[index]: task.answer(index, predictions[index], changed) for index in predictions}
         found.append((threshold, task.score(answers).value))
     return found

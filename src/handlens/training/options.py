@@ -16,7 +16,13 @@ class TrainSettings(Settings, frozen=True, kw_only=True):
         60.0
     )
     folds: Annotated[
-        int, setting("Cross-validation folds; each is predicted by a network trained on the others.", "train", ge=2)
+        int,
+        setting(
+            "Cross-validation folds; each is predicted by a network trained on the others. 1: a single network, trained"
+            " on eight tenths and evaluated on the rest, for long trainings.",
+            "train",
+            ge=1,
+        ),
     ] = 5
     more: Annotated[
         tuple[MoreFolder, ...],

@@ -39,8 +39,8 @@ class Graph:
 class Finished:
     """What a task gets when all is trained: the exported file, what was decided, and the networks of the folds.
 
-    `answers` are those that were scored, by id. `held_out` are the examples of each fold; `network_of` loads the
-    network that was trained without one.
+    `answers` are those that were scored, by id. `held_out` are the examples of each fold, or of the two
+    parts that a single network has not seen; `network_of` loads the network that was trained without one.
     """
 
     model: Path

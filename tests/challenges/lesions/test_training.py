@@ -63,7 +63,7 @@ def program(*args):
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("lesions") / "run"
-    fields = [part for field in [*FAST, "note=Painted."] for part in ("--set", field)]
+    fields = [part for field in [*FAST, "note=Painted.", "weight_format=fp32"] for part in ("--set", field)]
     done = program("train", "lesions", data, "-o", run, "--folds", 2, "--minutes", 1, *fields)
     assert done.stderr.endswith("True\n")
     assert "Prediction Score, out of fold" in done.stdout

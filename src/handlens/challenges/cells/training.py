@@ -113,7 +113,7 @@ def make_task(
         infer=slides.infer,
         decide=slides.decide,
         answer=slides.answer,
-        score=lambda answers: score.score(answers, truth, settings),
+        score=lambda answers: score.score(answers, truth.among(answers), settings),
         graph=graph,
         default=slides.default_decision(median_offset(offsets)),
         is_pretrained=lambda name: fields.weights != "scratch" and name.startswith("encoder."),
@@ -238,6 +238,7 @@ class Slides:
                 finished.predictions[index],
             )
             for index, (case, source) in enumerate(zip(self.cases, sources, strict=True))
+            if case.id in finished.answers
         ]
         draw_failures(held_out, finished.model.with_name(FAILURES))
         lines = [*card_lines(held_out), "", FAILURES_SHOWN, "", describe_stored(stored)]
@@ -258,7 +259,7 @@ class Slides:
         """
         own = [
             SlideCurve.of(finished.predictions[index], self.pairs[index][1], finished.decision.threshold)
-            for index in range(len(self.cases))
+            for index in sorted(finished.predictions)
         ]
         predictor = CellsPredictor(open_segmenter(finished.model), finished.decision, self.fields.turns)
         truth = data.open_truth(folder, CellsSettings())

@@ -30,6 +30,9 @@ Layers = npt.NDArray[np.intp]
 CELL = 32
 """Side in pixels of the cells that crops are centred in: those with enough of the mask."""
 
+PARTS_FOR_ONE = 5
+"""Into how many parts a fragment is cut for a single network: the gaps between more parts would cost too much."""
+
 GAP = 0.06
 """Share of a fragment's length that is left out between two parts of it, so that none is seen from the other."""
 
@@ -76,8 +79,10 @@ class FragmentPart:
 def read_parts(pooled: Pool[Rle], window: Window, cache: Path, progress: Progress, *, folds: int) -> list[FragmentPart]:
     """Labelled fragments, each a part; one that is alone in its folder is cut into as many parts as there are folds.
 
-    Between such parts there are gaps.
+    For a single network two parts are held out, so fragments are cut where there are only two of them, too. Between
+    parts of one fragment there are gaps.
     """
+    least, count = (2, folds) if folds > 1 else (3, PARTS_FOR_ONE)
     parts: list[FragmentPart] = []
     cases, counts = pooled.truth.cases, Counter(pooled.source_of)
     for number, (case, source) in enumerate(zip(cases, pooled.source_of, strict=True)):
@@ -86,7 +91,7 @@ def read_parts(pooled: Pool[Rle], window: Window, cache: Path, progress: Progres
         layers = _keep_window(find_surface(copy_tall(stack, cache), mask, window), cache / f"{number}.npy")
         ink = decode(pooled.truth.read(case), stack.shape, order=ORDER).view(np.uint8)
         whole = FragmentPart(case.id, case.group or case.id, case, source, stack.depth, layers, mask, ink, NO_CELLS)
-        parts += _cut_into_parts(whole, folds if counts[source] == 1 else 1)
+        parts += _cut_into_parts(whole, count if counts[source] < least else 1)
     if not any(part.ink.any() for part in parts):
         raise DataError("no ink in any label: nothing can be learned from it", file=cases[0].path)
     return parts

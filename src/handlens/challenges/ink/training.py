@@ -116,7 +116,7 @@ def make_task(
         infer=fragments.infer,
         decide=fragments.decide,
         answer=fragments.answer,
-        score=lambda answers: score.score(answers, fragments.truth(), settings),
+        score=lambda answers: score.score(answers, fragments.truth().among(answers), settings),
         graph=partial(graph, window_of(fields).layers),
         default=InkDecision(threshold=0.5, turns=fields.turns),
         strata=tuple(f"{part.source}, {part.slices} slices" for part in parts),

@@ -15,9 +15,8 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from handlens.errors import ModelError
-from handlens.training.encoders import SCRATCH, SIZES, LiteEncoder, SameConv, make_encoder, read_weights
+from handlens.training.encoders import SCRATCH, SIZES, LiteEncoder, NormedConv, SameConv, make_encoder, read_weights
 from handlens.training.networks import Prepare, set_memory_format
-from handlens.training.norm import SharedBatchNorm
 from handlens.training.task import Array
 
 Bytes = npt.NDArray[np.uint8]
@@ -88,7 +87,7 @@ class PhotoClassifier(nn.Module):
             raise ModelError(f"there is no encoder {encoder!r} for photographs; there are {', '.join(SIZES)}")
         self.encoder = cast(LiteEncoder, make_encoder(encoder, weights))
         self.prepare = Prepare(self.encoder.centre, self.encoder.spread)
-        self.mix = nn.Sequential(SameConv(self.encoder.widths[-1], FEATURES, 1), _norm(FEATURES))
+        self.mix = NormedConv(SameConv(self.encoder.widths[-1], FEATURES, 1))
         if weights != SCRATCH:
             self.mix.load_state_dict(_mix_weights(read_weights(encoder, weights)))
         self.facts = Facts(sites)
@@ -255,10 +254,6 @@ def _first_stages(encoder: LiteEncoder, stages: int) -> list[nn.Module]:
     if not stages:
         return []
     return [encoder.stem, *encoder.blocks[: encoder.taps[stages - 1] + 1]]
-
-
-def _norm(channels: int) -> SharedBatchNorm:
-    return SharedBatchNorm(channels, eps=1e-3, momentum=0.03)
 
 
 def _mix_weights(published: dict[str, Any]) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ from handlens.challenges.lesions.start import Start
 from handlens.challenges.lesions.taxonomy import LOCATIONS, TAXONOMIES, Taxonomy
 from handlens.errors import HandlensError, counted
 from handlens.io.files import replacing
-from handlens.splits import fold_of
+from handlens.splits import count_parts, fold_of
 from handlens.training import require_engine
 from handlens.training.options import chosen_fields
 from handlens.training.sources import Pool, Source, list_sources, pool
@@ -96,7 +96,8 @@ def make_task(
     start = Start.of(fields.start) if fields.start else None
     seen = start.seen(truth.cases, groups) if start else frozenset()
     try:
-        fold_of([group for index, group in enumerate(groups) if index not in seen], folds=folds, seed=0)
+        free = [group for index, group in enumerate(groups) if index not in seen]
+        fold_of(free, folds=count_parts(free, folds), seed=0)
     except ValueError as error:
         raise HandlensError(str(error)) from None
     labels = tuple(truth.read(case) for case in truth.cases)
@@ -205,10 +206,7 @@ class Lesions:
 
     def score(self, answers: Mapping[str, Probabilities]) -> Score:
         """The exact score of those that were answered."""
-        return score.score(answers, self.answered(answers), LesionsSettings(taxonomy=self.fields.taxonomy))
-
-    def answered(self, answers: Mapping[str, Any]) -> Truth[str]:
-        return Truth(tuple(case for case in self.truth.cases if case.id in answers), self.truth.read)
+        return score.score(answers, self.truth.among(answers), LesionsSettings(taxonomy=self.fields.taxonomy))
 
     def make_item(self, rng: np.random.Generator, index: int) -> dict[str, npt.NDArray[Any]]:
         """An augmented photograph, demographics after metadata dropout, and the class."""
