@@ -9,6 +9,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tasks
 from clusters import Cluster, kill, wait_for
@@ -343,6 +344,28 @@ def test_the_tiles_of_one_fragment_are_shared(dask, tmp_path):
             del dask.map
     assert asked == [[0, 1], [0, 1]]
     assert files_of(tmp_path / "here") == files_of(tmp_path / "there") == files_of(tmp_path / "far")
+
+
+def test_the_tiles_of_one_slide_are_shared(dask, tmp_path):
+    from handlens import pipeline, registry
+    from handlens.io.images import read_rgb, write_png
+
+    cells = registry.challenge("cells")
+    settings = cells.settings(turns=1, write="mask")
+    pipeline.sample(cells, tmp_path / "sample", seed=4, cases=1, size=256)
+    (slide,) = (tmp_path / "sample" / "test" / "im").iterdir()
+    slide = np.tile(read_rgb(slide), (5, 2, 1))  # 1280 x 512: two tiles, below each other
+    (tmp_path / "data").mkdir()
+    write_png(tmp_path / "data" / "slide.png", slide)
+    given = []
+    dask.map, before = (lambda make, items, **how: given.append(len(items)) or before(make, items, **how)), dask.map
+    try:
+        for place, executor in (("here", None), ("there", dask)):
+            pipeline.solve(cells, tmp_path / "data", tmp_path / place, settings=settings, executor=executor)
+    finally:
+        del dask.map
+    assert given == [2]
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
 
 
 @pytest.mark.parametrize(("name", "cases", "size"), [("cells", 2, 64), ("lesions", 2, 32), ("forgery", 2, 96)])

@@ -3,6 +3,7 @@
 import re
 import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -113,6 +114,8 @@ def test_with_all_turns_the_answer_turns_with_the_picture():
 class Kept(NoCheckpoints):
     """Checkpoints in memory."""
 
+    folder = Path("kept")
+
     def __init__(self):
         self.arrays = {}
 
@@ -181,3 +184,51 @@ def test_memory_does_not_grow_with_the_height():
         return top
 
     assert peak(8000) < 1.1 * peak(1000) < 20_000_000
+
+
+@pytest.mark.parametrize("turns", [1, 8])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_tiles_that_others_compute_give_the_same_bits(turns, keeps):
+    picture = noise(200, 150, 3)
+    reports = []
+
+    def share(make, items, /):
+        """Three at a time, the last of them first; every second one is asked for twice, as if its worker had died."""
+        answer = make(None)
+        for start in range(0, len(items), 3):
+            given = [(index, items[index]) for index in range(start, min(start + 3, len(items)))]
+            for index, tile in reversed(given):
+                if index % 2:
+                    assert np.array_equal(items[index], tile)
+                yield index, answer(items[index])
+            assert len(items.held) <= 3  # memory does not grow with the picture
+
+    kept = Kept() if keeps else NoCheckpoints()
+    work = Work(progress=lambda done, total, _words="": reports.append((done, total)), checkpoints=kept, share=share)
+    found = list(predict(in_memory(picture), fickle, tiling=SMALL, turns=turns, work=work, band_rows=7))
+    assert np.array_equal(np.concatenate([rows for _, rows in found]), whole(picture, fickle, turns=turns))
+    assert not keeps or len(kept.arrays) == reports[-1][1]
+    total = reports[-1][1]
+    assert reports == [(done, total) for done in range(total + 1)]
+    assert total > 9
+
+
+def test_a_resumed_picture_gives_away_only_what_is_left():
+    picture, kept = noise(200, 150, 3), Kept()
+    alone = Work(checkpoints=kept)
+    expected = np.concatenate(
+        [rows for _, rows in predict(in_memory(picture), blur, tiling=SMALL, turns=1, work=alone)]
+    )
+    lost = [name for number, name in enumerate(sorted(kept.arrays)) if number % 3 == 1]
+    for name in lost:
+        del kept.arrays[name]
+    given = []
+
+    def share(make, items, /):
+        given.extend(items.places)
+        yield from enumerate(map(make(None), items))
+
+    work = Work(checkpoints=kept, share=share)
+    found = np.concatenate([rows for _, rows in predict(in_memory(picture), blur, tiling=SMALL, turns=1, work=work)])
+    assert sorted("tile-{}-{}".format(*place) for place in given) == sorted(lost)
+    assert np.array_equal(found, expected)

@@ -1,24 +1,32 @@
 """Overlapping tiles out, weighted answers back together: a picture of any size through a network, row by row.
 
 The tiles depend on the picture's size alone and their answers are added in one order, so how many rows are read or
-given at a time changes nothing. Memory holds the rows of one line of tiles.
+given at a time changes nothing, nor who computes them. Memory holds the rows of one line of tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from handlens.inference.tta import average
 from handlens.io.row_reader import ByteImage, RowReader
-from handlens.types import ALONE, Work
+from handlens.types import ALONE, Checkpoints, NoCheckpoints, Progress, Shape, Work, no_progress
+from handlens.work import Share
 
 FloatImage = npt.NDArray[np.float32]
 Network = Callable[[ByteImage], FloatImage]
 """(H, W, 3) RGB, both sides multiples of `Tiling.multiple`, to (H, W) probabilities."""
+
+Place = tuple[int, int]
+"""Top and left of a tile."""
 
 BAND_ROWS = 256
 """Rows that are read and given at a time."""
@@ -98,28 +106,34 @@ def predict(
     """First row and (rows, width) probabilities of each band, from the top, at most `band_rows` high.
 
     With 8 `turns` the mean over all orientations of a tile, with 1 the answer to the tile as it is. Where there is more
-    than one tile, each is kept as a checkpoint of `work`, and not computed again; progress counts tiles.
+    than one tile, each is kept as a checkpoint of `work`, and not computed again; progress counts tiles. With
+    `work.share` all tiles are computed elsewhere before the first band is given.
     """
     height, width = source.shape
     rows, columns = cut(height, tiling), cut(width, tiling)
+    places = [(top, left) for top in rows.starts for left in columns.starts]
+    shape = rows.size, columns.size
+    kept, progress = (work.checkpoints, work.progress) if len(places) > 1 else (NoCheckpoints(), no_progress)
+    if work.share is not None and len(places) > 1:
+        kept = _Answers(kept)
+        waiting = [place for place in places if _load(kept, place, shape) is None]
+        tiles = _Tiles(_Window(source, rows.size, band_rows), rows, columns, waiting)
+        _compute_elsewhere(tiles, partial(_make_answer, network, turns), work.share, kept, progress, len(places))
+        progress = no_progress
     sums = np.zeros((rows.size, width), np.float32)
-    window = _Window(source, rows.size, band_rows)
-    count, total = 0, len(rows.starts) * len(columns.starts)
+    window, count = _Window(source, rows.size, band_rows), 0
     for top, following in zip(rows.starts, (*rows.starts[1:], height), strict=True):
-        picture = window.move(top)
+        high = min(rows.size, height - top)
         for left in columns.starts:
-            tile = _padded(picture[:, left : left + columns.size], rows.size, columns.size)
-            answer = work.checkpoints.load(name := f"tile-{top}-{left}") if total > 1 else None
-            if answer is None or answer.shape != tile.shape[:2]:
-                answer = average(network, tile, orientations=turns)
-                if total > 1:
-                    work.checkpoints.save(name, answer)
+            answer = _load(kept, (top, left), shape)
+            if answer is None:
+                answer = average(network, _cut(window, rows, columns, (top, left)), orientations=turns)
+                kept.save(_name((top, left)), answer)
             count += 1
-            if total > 1:
-                work.progress(count, total)
-            answer = answer[: len(picture), : width - left] * rows.weights[: len(picture), None]
+            progress(count, len(places))
+            answer = answer[:high, : width - left] * rows.weights[:high, None]
             answer *= columns.weights[: answer.shape[1]]
-            sums[: len(picture), left : left + columns.size] += answer
+            sums[:high, left : left + columns.size] += answer
         done = following - top
         for start in range(0, done, band_rows):
             end = min(done, start + band_rows)
@@ -127,6 +141,90 @@ def predict(
             yield top + start, np.clip(sums[start:end] / weight, 0, 1)
         sums[:-done] = sums[done:]
         sums[-done:] = 0
+
+
+def _name(place: Place) -> str:
+    return "tile-{}-{}".format(*place)
+
+
+def _load(kept: Checkpoints, place: Place, shape: Shape) -> npt.NDArray[Any] | None:
+    """The answer to a tile that was computed before, of this shape."""
+    answer = kept.load(_name(place))
+    return None if answer is None or answer.shape != shape else answer
+
+
+def _cut(window: _Window, rows: Cuts, columns: Cuts, place: Place) -> ByteImage:
+    """A tile, mirrored where it reaches past the end."""
+    top, left = place
+    return _padded(window.move(top)[:, left : left + columns.size], rows.size, columns.size)
+
+
+def _make_answer(network: Network, turns: int, _folder: Path | None) -> Callable[[ByteImage], FloatImage]:
+    return partial(average, network, orientations=turns)
+
+
+def _compute_elsewhere(
+    tiles: _Tiles,
+    make: Callable[[Path | None], Callable[[ByteImage], FloatImage]],
+    share: Share,
+    kept: Checkpoints,
+    progress: Progress,
+    total: int,
+) -> None:
+    """Have the tiles computed by others, in any order, and keep the answers."""
+    before = total - len(tiles)
+    progress(before, total)
+    with closing(share(make, tiles)) as results:
+        for done, (index, answer) in enumerate(results, before + 1):
+            kept.save(_name(tiles.places[index]), answer)
+            tiles.forget(index)
+            progress(done, total)
+
+
+class _Answers:
+    """Checkpoints that hold in memory what nobody else keeps."""
+
+    def __init__(self, kept: Checkpoints) -> None:
+        self.kept, self.folder = kept, kept.folder
+        self.held: dict[str, npt.NDArray[Any]] = {}
+
+    def load(self, name: str, /) -> npt.NDArray[Any] | None:
+        return self.held.pop(name) if name in self.held else self.kept.load(name)
+
+    def save(self, name: str, array: npt.NDArray[Any], /) -> None:
+        if self.folder is None:
+            self.held[name] = array
+        else:
+            self.kept.save(name, array)
+
+
+class _Tiles(Sequence[ByteImage]):
+    """Tiles to give away, cut when they are first asked for, in order, and held until they are answered.
+
+    They may be asked for again, when a worker dies.
+    """
+
+    def __init__(self, window: _Window, rows: Cuts, columns: Cuts, places: list[Place]) -> None:
+        self.window, self.rows, self.columns, self.places = window, rows, columns, places
+        self.held: dict[int, ByteImage] = {}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int, /) -> ByteImage: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Sequence[ByteImage]: ...
+    def __getitem__(self, index: int | slice, /) -> ByteImage | Sequence[ByteImage]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if index not in self.held:
+            tile = _cut(self.window, self.rows, self.columns, self.places[index])
+            self.held[index] = np.array(tile)  # the window moves on
+        return self.held[index]
+
+    def forget(self, index: int) -> None:
+        del self.held[index]
 
 
 class _Window:

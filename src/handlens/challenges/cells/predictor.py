@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,7 @@ class CellsPredictor:
     mpp: float | None = None
     channel: int | None = None
     others: CellsPredictor | None = field(default=None, repr=False)
+    tiled: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<CellsPredictor: {self.model}, {counted(self.turns, 'orientation')}>"
