@@ -202,6 +202,23 @@ def test_the_query_of_a_signed_address_is_for_requests_alone(tmp_path):
     assert path != place(f"{server.address}/f.png?sig=other")
 
 
+def test_what_lies_in_a_folder_is_asked_for_with_the_folders_query():
+    def say(method, target, headers):
+        if not target.endswith("?token=SECRET"):
+            return 403, {}, b""
+        if target.startswith("/data/?"):
+            page = b'<a href="a.bin">a</a> <a href="?C=N">Name</a> <a href="below/?token=SECRET">below</a>'
+            return 200, {"Content-Type": "text/html"}, page
+        return range_server.part_of(CONTENT, headers) if "/a.bin?" in target else (404, {}, b"")
+
+    with told(say) as server:
+        folder = place(f"{server.address}/data/?token=SECRET")
+        assert sorted(folder.entries()) == [("a.bin", False), ("below", True)]
+        for path in (folder / "a.bin", folder.joinpath("a.bin"), next(folder.iterdir())):
+            assert gate.read_bytes(path, most=1 << 20) == CONTENT
+        assert "SECRET" not in str(folder / "a.bin")
+
+
 def test_files_that_differ_in_the_query_alone_are_told_apart():
     def say(method, target, headers):
         return range_server.part_of(CONTENT[int(target[-1]) :], headers)

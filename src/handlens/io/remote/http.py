@@ -316,7 +316,7 @@ def _links(text: str, url: str) -> dict[str, FileFacts | None]:
         except ValueError:  # no address
             continue
         below = target.path.removeprefix(base.path)
-        if target.netloc != base.netloc or target.query or below == target.path:
+        if target.netloc != base.netloc or target.query not in ("", base.query) or below == target.path:
             continue
         name = decoded(below.removesuffix("/"))
         if name and not {"/", "\0"} & set(name) and name not in (".", ".."):

@@ -46,6 +46,13 @@ class RemotePath(PosixPath):
 
     __hash__ = PosixPath.__hash__
 
+    def __truediv__(self, name: str | os.PathLike[str]) -> RemotePath:
+        """What lies in a folder is asked for with the folder's query, as a token is for all of it."""
+        return with_query(str(super().__truediv__(name)), self.query)
+
+    def joinpath(self, *names: str | os.PathLike[str]) -> RemotePath:
+        return with_query(str(super().joinpath(*names)), self.query)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return with_query, (str(self), self.query)
 
