@@ -96,7 +96,7 @@ class SameConv(nn.Conv2d):
         self.margin = None if even else (before, kernel - stride - before) * 2
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.filter(input, self.weight, None)
+        return self.filter(input, self.weight, self.bias)  # there is one where a norm was fused for good
 
     def filter(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The convolution with other weights of the same shape."""
