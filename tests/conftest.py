@@ -1,7 +1,9 @@
 """Settings for every test, and where the real data lies."""
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,19 @@ if "PYTHONPATH" in os.environ:
     os.environ["PYTHONPATH"] = os.pathsep.join(
         os.path.abspath(path) for path in os.environ["PYTHONPATH"].split(os.pathsep)
     )
+
+GRAPHS = "HANDLENS_TRACED_GRAPHS"  # for `traced_graphs`, which loads torch and so is not imported here
+
+
+def pytest_configure(config):
+    if GRAPHS not in os.environ:  # not in a worker
+        os.environ[GRAPHS] = config.handlens_graphs = tempfile.mkdtemp(prefix="handlens-graphs-")
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "handlens_graphs"):
+        shutil.rmtree(os.environ.pop(GRAPHS), ignore_errors=True)
+
 
 REAL_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -38,6 +38,15 @@ def predictors():
     return {name: handlens.load(name) for name in registry.BUILT_IN}
 
 
+@pytest.fixture(scope="module")
+def results(solved, predictors):
+    """Of every challenge: what its predictor says of each case's path, a text."""
+    return {
+        name: [predictors[name](str(case.path), **facts_of(name, case)) for case in solved[name][1]]
+        for name in registry.BUILT_IN
+    }
+
+
 def answer_of(name, result):
     """What a result says, as `solve` writes it."""
     challenge = registry.challenge(name)
@@ -107,10 +116,9 @@ def test_the_list_of_challenges():
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
-def test_a_path_gets_the_answer_that_solve_writes(name, solved, predictors):
+def test_a_path_gets_the_answer_that_solve_writes(name, solved, results):
     _, cases, answers, _ = solved[name]
-    for case in cases:
-        result = predictors[name](str(case.path), **facts_of(name, case))
+    for case, result in zip(cases, results[name], strict=True):
         assert rows(name, result, case) == text_of(name, answers[case.id], case)
 
 
@@ -151,9 +159,9 @@ def test_a_baseline_is_a_predictor_too(name, solved, tmp_path):
             assert rows(name, predictor(case.path), case) == text_of(name, answers[case.id], case)
 
 
-def test_results_of_cells(solved, predictors):
+def test_results_of_cells(solved, results):
     _, (case, *_), _, _ = solved["cells"]
-    result = predictors["cells"](case.path)
+    result = results["cells"][0]
     assert (result.mask.dtype, result.mask.shape) == (np.bool_, case.shape)
     assert result.mask.any()
     assert np.array_equal(result.labels > 0, result.mask)
@@ -177,9 +185,9 @@ def test_results_of_lesions(solved, predictors):
             predictors["lesions"](case.path, **facts)
 
 
-def test_results_of_ink(solved, predictors):
+def test_results_of_ink(solved, predictors, results):
     _, (case, *_), _, _ = solved["ink"]
-    result = predictors["ink"](case.path)
+    result = results["ink"][0]
     assert result.mask.shape == result.probability_map.shape == case.shape
     assert 0 <= result.probability_map.min() <= result.probability_map.max() <= 1
     assert result.overlay().shape == (*case.shape, 3)
@@ -189,10 +197,9 @@ def test_results_of_ink(solved, predictors):
         predictors["ink"](np.zeros((3, 9, 9), np.uint8), mask=np.zeros((9, 8)))
 
 
-def test_results_of_forgery(solved, predictors):
+def test_results_of_forgery(solved, results):
     _, cases, answers, _ = solved["forgery"]
-    for case in cases:
-        result = predictors["forgery"](case.path)
+    for case, result in zip(cases, results["forgery"], strict=True):
         assert result.is_forged == bool(answers[case.id])
         assert 0 <= result.probability <= 1
         assert result.overlay().shape == (*case.shape, 3)
@@ -216,9 +223,8 @@ def test_a_model_of_another_challenge_is_refused():
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
-def test_reprs_are_short_and_jupyter_draws_results(name, solved, predictors):
-    _, (case, *_), _, run = solved[name]
-    result = predictors[name](case.path)
+def test_reprs_are_short_and_jupyter_draws_results(name, solved, predictors, results):
+    run, result = solved[name][3], results[name][0]
     for value, most in ((handlens.challenge(name), 120), (result, 120), (run, 250), (predictors[name], 250)):
         assert len(repr(value)) <= most
         assert "\n" not in repr(value)
@@ -229,9 +235,8 @@ def test_reprs_are_short_and_jupyter_draws_results(name, solved, predictors):
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
-def test_tables_are_columns_of_one_length(name, solved, predictors):
-    _, (case, *_), _, _ = solved[name]
-    result = predictors[name](case.path)
+def test_tables_are_columns_of_one_length(name, results):
+    result = results[name][0]
     if hasattr(result, "table"):
         assert len({len(column) for column in result.table.values()}) == 1
 

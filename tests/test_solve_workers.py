@@ -82,11 +82,12 @@ def test_the_submission_is_the_same_for_any_number_of_workers(name, tmp_path):
     pipeline.sample(challenge, tmp_path / "data", seed=4, cases=cases, size=size)
     files = [
         pipeline.solve(challenge, tmp_path / "data", tmp_path / f"out{workers}", workers=workers).submission
-        for workers in (1, 2, 3)
+        for workers in (1, 3)
     ]
     assert len({file.read_bytes() for file in files}) == 1
 
 
+@pytest.mark.slow
 def test_the_predictor_is_loaded_once_and_cases_are_answered_elsewhere(cells, tmp_path, staged):
     told = []
     challenge = replace(registry.challenge("cells"), load=staged.load)
@@ -143,7 +144,8 @@ def test_broken_cases_end_the_run_or_get_the_empty_answer(cells, tmp_path, stage
     )
 
 
-@pytest.mark.parametrize("others", [1, 2, 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [1, 3])
 def test_after_the_death_of_a_worker_it_goes_on_with_other_numbers(cells, tmp_path, staged, others):
     challenge, out = registry.challenge("cells"), tmp_path / "out"
     predictor = replace(staged, seconds=0.05, troubles=(("4", "kill"),))

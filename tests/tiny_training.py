@@ -1,17 +1,23 @@
-"""A training small enough to be killed many times; as a program it trains, and dies where it is told to.
+"""A training small enough to be killed many times.
 
-python tiny_training.py DATA RUN [POINT]
+As a program it trains for every line of its input, JSON of [DATA, RUN, POINT], in a process of its own that dies at POINT,
+and answers with that process's status and what it said. The processes are forks: importing torch takes longer than this
+training.
 """
 
+import json
 import os
 import shutil
 import signal
 import sys
+import tempfile
+import traceback
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
+import traced_graphs
 from torch import nn
 
 from handlens.challenges.cells.options import CellsSettings, CellsTraining
@@ -29,6 +35,7 @@ SCHEDULE = Schedule(
 )  # two runs may measure differently
 FIELDS = CellsTraining(crop=32, turns=1, weights="scratch")
 TWO_FOLDS = TrainSettings(folds=2)
+traced_graphs.share()
 
 
 class Tiny(nn.Module):
@@ -160,6 +167,26 @@ def die_at(point, run, saves=3):
         loop.Stepper.take = stopping
 
 
+def train_in_a_fork(folder, run, point):
+    """The status of the process and what it wrote to stderr."""
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if not child:
+            os.dup2(said.fileno(), 2)
+            status = 1
+            try:
+                die_at(point, run)
+                train(folder, run)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        return status, said.read().decode()
+
+
 if __name__ == "__main__":
-    die_at(sys.argv[3] if len(sys.argv) > 3 else "", Path(sys.argv[2]))
-    train(Path(sys.argv[1]), Path(sys.argv[2]))
+    for line in sys.stdin:
+        *folders, moment = json.loads(line)
+        print(json.dumps(train_in_a_fork(*map(Path, folders), moment)), flush=True)

@@ -88,7 +88,6 @@ class Predictor(CasePredictor[InputT, AnswerT], Protocol[InputT, AnswerT]):
     The one object that `solve`, `predict`, `inspect`, training's out-of-fold answers, benchmarks and notebooks share.
     Deterministic: the same input gets the same answer. Picklable: workers get a copy. A predictor that learns from a
     folder's own labels must not predict a training case with what it learned from that case's group.
-    One that heeds `Work.share` has an attribute `tiled`, which is True: large cases go to a cluster part by part.
     """
 
     def __call__(self, value: Any, /, **facts: Any) -> Any:
@@ -106,6 +105,11 @@ class Effort(Generic[AnswerT]):
     name: str
     cost: float
     predictor: CasePredictor[Any, AnswerT]
+
+
+def shares_nothing(_predictor: CasePredictor[Any, Any], /) -> bool:
+    """For challenges whose cases go to one worker each."""
+    return False
 
 
 def full_effort(predictor: CasePredictor[Any, AnswerT], /) -> Sequence[Effort[AnswerT]]:
@@ -257,6 +261,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
+    shares_parts whether this predictor heeds `Work.share`, so that a cluster's workers share the parts of a large case
     masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
     fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
@@ -290,6 +295,7 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel: bool = False
     contest: str = ""
     efforts: Callable[[Predictor[Any, AnswerT]], Sequence[Effort[AnswerT]]] = full_effort
+    shares_parts: Callable[[Predictor[Any, AnswerT]], bool] = shares_nothing
     masks: MaskFormat[AnswerT, SettingsT] | None = None
     report: Reporting[AnswerT, LabelT, SettingsT] | None = None
     fitted: tuple[FittedFile, ...] = ()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny_training
 import torch
+import traced_graphs
 
 from handlens.challenges.cells.network import LightUNet
 from handlens.challenges.cells.training import graph
@@ -18,11 +19,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The real network with random weights, exported once."""
+    """The real network with random weights, traced here and exported."""
     torch.manual_seed(0)
     network = LightUNet(make_encoder("lite0", "scratch")).eval()
     path = tmp_path_factory.mktemp("export") / "model.onnx"
-    return network, path, export(graph(network), path, facts={"challenge": "cells"})
+    with pytest.MonkeyPatch.context() as patch:
+        traced_graphs.untraced(patch)
+        return network, path, export(graph(network), path, facts={"challenge": "cells"})
 
 
 def test_any_number_and_size_in_steps_of_32(exported):

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,12 +15,18 @@ from handlens.training.loop import LOG, read_log
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(tiny_training.__file__)
 
+@pytest.fixture(scope="module")
+def train_elsewhere(slides):
+    """Train in another process, until a point where it dies; its status, and what it wrote to stderr."""
+    command = [sys.executable, tiny_training.__file__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
 
-def run_program(slides, run, point=""):
-    done = subprocess.run([sys.executable, PROGRAM, slides, run, point], capture_output=True, text=True, timeout=600)
-    return done.returncode, done.stderr
+        def train(run, point=""):
+            print(json.dumps([str(slides), str(run), point]), file=program.stdin, flush=True)
+            return json.loads(program.stdout.readline())
+
+        yield train
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +51,20 @@ def assert_same_run(run, other):
     assert steps[0] == steps[1]
 
 
-def test_killed_again_and_again(slides, undisturbed, tmp_path):
+def test_killed_again_and_again(train_elsewhere, undisturbed, tmp_path):
     run = tmp_path / "run"
     for point in ("planned", "batch", "saving", "predicting", "exported", "left"):
-        status, words = run_program(slides, run, point)
+        status, words = train_elsewhere(run, point)
         assert status == -9, (point, words)
-    status, words = run_program(slides, run)
+    status, words = train_elsewhere(run)
     assert status == 0, words
     assert_same_run(run, undisturbed)
     assert not (run / "stages").exists()
 
 
-def test_stopped_by_a_signal_it_leaves_a_usable_model_and_goes_on(slides, undisturbed, tmp_path):
+def test_stopped_by_a_signal_it_leaves_a_usable_model_and_goes_on(slides, train_elsewhere, undisturbed, tmp_path):
     run = tmp_path / "run"
-    status, words = run_program(slides, run, "stop")
+    status, words = train_elsewhere(run, "stop")
     assert (status, "TrainingStopped" in words) == (1, True), words
     page = json.loads((run / "plan.json").read_text())
     assert (page["finished"], page["score"], page["trained_steps"]) == (False, None, 6)

@@ -1,12 +1,14 @@
 """A single network, `--folds 1`: every challenge trains one, and is evaluated on what it never saw."""
 
 import pytest
+import traced_graphs
 
 from handlens import pipeline, registry
 from handlens.runstore.plan import read_plan
 from handlens.training.stages import NEVER
 
 pytestmark = pytest.mark.slow
+traced_graphs.share()
 
 FAST = {"steps": "2", "threads": "1", "memory_format": "channels_last", "weights": "scratch"}
 SMALL = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,7 @@ def list_challenges(models: bool, as_json: bool) -> None:
     if as_json:
         print_json([{"name": c.name, "title": c.title, "asks": c.asks, "metric": c.metric} for c in found])
         return
-    for challenge in found:
-        _print_entry(challenge.name, challenge.title, challenge.asks, challenge.metric)
+    _print_entries([(challenge.name, challenge.title, challenge.asks, challenge.metric) for challenge in found])
 
 
 def _list_models(as_json: bool) -> None:
@@ -49,18 +49,19 @@ def _list_models(as_json: bool) -> None:
     if as_json:
         print_json(pages)
         return
-    for page in pages:
-        _print_entry(page["challenge"], page["licence"], page["note"], page["folder"])
+    _print_entries([(page["challenge"], page["licence"], page["note"], page["folder"]) for page in pages])
 
 
-def _print_entry(name: str, *texts: str) -> None:
-    """A name, and sentences beside it in lines that fit."""
-    for place, text in enumerate(texts):
-        head = f"{name:<8} " if place == 0 else " " * 9
-        click.echo(
-            textwrap.fill(text, columns(), initial_indent=head, subsequent_indent=" " * 9, break_long_words=False)
-        )
-    click.echo()
+def _print_entries(entries: Sequence[tuple[str, ...]]) -> None:
+    """Names, and beside each its sentences in lines that fit."""
+    width = max([8, *(len(name) for name, *_ in entries)]) + 1
+    for name, *texts in entries:
+        for place, text in enumerate(texts):
+            head, rest = (name if place == 0 else "").ljust(width), " " * width
+            click.echo(
+                textwrap.fill(text, columns(), initial_indent=head, subsequent_indent=rest, break_long_words=False)
+            )
+        click.echo()
 
 
 def _model_pages(challenge: AnyChallenge) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from handlens.errors import DataError
+from handlens.io.remote.facts import RemoteStream
 from handlens.io.remote.path import RemotePath, place
 
 __all__ = [
@@ -129,9 +130,8 @@ def is_there(path: Path) -> bool:
 
 def status_of(stream: Any) -> tuple[int, int]:
     """Bytes of an open file, and the time of its last change in nanoseconds, 0 where a server does not tell."""
-    facts = getattr(getattr(stream, "raw", None), "facts", None)
-    if facts is not None:
-        return facts.size, int(facts.modified * 10**9)
+    if isinstance(stream, BufferedReader) and isinstance(stream.raw, RemoteStream):
+        return stream.raw.facts.size, int(stream.raw.facts.modified * 10**9)
     status = os.fstat(stream.fileno())
     return status.st_size, status.st_mtime_ns
 

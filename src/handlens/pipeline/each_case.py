@@ -132,8 +132,7 @@ def predict_all(
     counter.cases(known)
     executor = executor or Processes(count_workers(challenge, workers, len(waiting)))
     alone = CaseWorker(predictor, artefacts, store.folder, store.arrays, keep_going, counter.part_of_a_case)
-    tiled = getattr(predictor, "tiled", False)
-    if not executor.is_here and tiled and _are_large(waiting):  # their parts are shared, not they
+    if not executor.is_here and _are_large(waiting) and challenge.shares_parts(predictor):  # not the cases, their parts
         alone, executor = replace(alone, share=executor), Processes(1)
     work = alone if executor.is_here else replace(alone, counter=None)  # a copy in another process reports nothing
     faults: dict[int, str] = {}

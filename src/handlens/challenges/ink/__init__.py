@@ -27,6 +27,7 @@ CHALLENGE = Challenge(
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     contest="vesuvius-challenge-ink-detection",
     efforts=lazy(f"{__name__}.predictor:efforts"),
+    shares_parts=lazy(f"{__name__}.predictor:shares_parts"),
     sandboxed=True,
     training_fields=(options.InkTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,6 @@ class InkPredictor:
     resources: Resources
     model: Model | None = None
     few: InkPredictor | None = field(default=None, repr=False)
-    tiled: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<InkPredictor: {self.model}, {counted(self.resources.turns, 'orientation')}>"
@@ -186,6 +185,11 @@ def _open(model: Model, context: Context[Rle, InkSettings]) -> InkPredictor:
     resources = Resources(context.settings.turns or decision.turns, context.threads or usable_cores())
     network = open_network(model.file, window, untrusted=context.untrusted)
     return InkPredictor(network, window, decision, resources, model)
+
+
+def shares_parts(predictor: InkPredictor | DepthStatisticsPredictor) -> bool:
+    """Lines of tiles are shared; statistics over depth are quick."""
+    return isinstance(predictor, InkPredictor)
 
 
 def efforts(predictor: InkPredictor | DepthStatisticsPredictor) -> list[Effort[Rle]]:

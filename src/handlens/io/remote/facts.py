@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,6 +33,12 @@ class Body:
     facts: FileFacts
     whole: bool
     parts: Iterator[bytes]
+
+
+class RemoteStream(io.RawIOBase):
+    """An open file of a server, which knows what was told of it."""
+
+    facts: FileFacts
 
 
 class Transient(Exception):  # noqa: N818 - no error yet: it is tried again

@@ -32,9 +32,7 @@ _SINGLE = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
 class RemotePath(PosixPath):
     """A file or folder on a server. It can be looked at, listed and read; nothing is written to it as to a disk."""
 
-    __slots__ = ("_query",)
-
-    _query: str
+    _query: str = ""  # paths that are made of this one, such as its parent, have none
 
     def __str__(self) -> str:
         """Without the query: it may be a password, as in signed addresses, and this is written to reports."""
@@ -59,7 +57,7 @@ class RemotePath(PosixPath):
     @property
     def query(self) -> str:
         """What follows the question mark: for the request alone, never shown."""
-        return getattr(self, "_query", "")
+        return self._query
 
     @property
     def asked(self) -> str:

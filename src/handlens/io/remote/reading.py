@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from handlens.errors import DataError
-from handlens.io.remote.facts import Body, FileFacts, Server, Transient
+from handlens.io.remote.facts import Body, FileFacts, RemoteStream, Server, Transient
 from handlens.io.remote.path import RemotePath
 from handlens.io.remote.ring import ring
 
@@ -285,7 +285,7 @@ def read_whole(path: RemotePath, *, most: int) -> bytes | None:
         return data
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile(RemoteStream):
     """A file on a server, open for reading. What is read one after the other is read ahead, further and further."""
 
     def __init__(self, path: RemotePath, facts: FileFacts) -> None:
