@@ -40,6 +40,10 @@ _PNG_START, _JPEG_START = b"\x89PNG", b"\xff\xd8"
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
 
+_JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # which way of packing the pixels
+_PROGRESSIVE, _LOSSLESS, _ARITHMETIC = {0xC2, 0xC6}, {0xC3, 0xC7}, {*range(0xC9, 0xD0)}
+_JPEG_TABLES, _AC = 0xC4, 0x10
+
 _NOT_TAKEN = ("Could not determine subsampling", "Unsupported color conversion")
 """What TurboJPEG says of a sound file that it is not made for."""
 
@@ -201,6 +205,7 @@ def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
 
     _refuse_broken_segments(path, content)
     _refuse_many_scans(path, content)
+    _refuse_missing_tables(path, content)
     try:
         space = "cmyk" if simplejpeg.decode_jpeg_header(content)[2] in ("CMYK", "YCCK") else "gray"
         simplejpeg.decode_jpeg(content, colorspace=space, min_factor=8)
@@ -234,6 +239,52 @@ def _refuse_many_scans(path: Path, content: bytes) -> None:
             raise DataError(f"more than {MAX_SCANS} passes over its pixels: save it again", file=path)
 
 
+def _refuse_missing_tables(path: Path, content: bytes) -> None:
+    """DataError where a pass uses a Huffman table that no segment before it has: decoders take one they know by heart.
+
+    Frames of a Motion JPEG film leave their tables out. They cannot be told from a photograph that lost its own.
+    """
+    frame, tables = 0, set[int]()
+    for place in _list_segments(content):
+        mark = content[place + 1]
+        body = content[place + 4 : place + 2 + int.from_bytes(content[place + 2 : place + 4], "big")]
+        if mark in _JPEG_FRAMES:
+            frame = mark
+        elif mark == _JPEG_TABLES:
+            tables.update(_list_huffman_tables(path, body, place))
+        elif mark == _JPEG_SCAN[1]:
+            for table in _huffman_tables_of(body, frame) - tables:
+                name = f"{'AC' if table & _AC else 'DC'} Huffman table {table & 15}"
+                what = f"damaged: its pixels at byte {place:,} need {name}, which is not in the file"
+                raise DataError(f"{what}: copy it again, or save it again with a program that shows it", file=path)
+
+
+def _list_huffman_tables(path: Path, body: bytes, place: int) -> Iterator[int]:
+    """Class and number of the tables in a segment, whose lengths must add up to its own."""
+    start = 0
+    while start < len(body):
+        end = start + 17 + sum(body[start + 1 : start + 17])
+        if end > len(body):
+            raise DataError(f"damaged: the Huffman table at byte {place:,} is cut: copy it again", file=path)
+        yield body[start]
+        start = end
+
+
+def _huffman_tables_of(body: bytes, frame: int) -> set[int]:
+    """Class and number of the tables that a pass uses."""
+    chosen = body[2 : 1 + 2 * body[0] : 2] if len(body) > 3 else b""
+    dc, ac = {each >> 4 for each in chosen}, {_AC | each & 15 for each in chosen}
+    if frame in _ARITHMETIC or not chosen:
+        return set()
+    if frame in _LOSSLESS:
+        return dc
+    if frame not in _PROGRESSIVE:
+        return dc | ac
+    if body[-3]:  # where its coefficients begin
+        return ac
+    return set() if body[-1] >> 4 else dc  # further bits of DC are stored as they are
+
+
 def _lacks_data(content: bytes) -> bool:
     """Whether a decoder runs out of data before the last pixel of a JPEG, though its end marker is there.
 
@@ -256,6 +307,17 @@ def _decode_small(content: bytes) -> Array | None:
             return np.asarray(picture)
     except (OSError, SyntaxError, ValueError):
         return None
+
+
+def _list_segments(content: bytes) -> Iterator[int]:
+    """Where the segments of a JPEG begin, those before its pixels and those among them, up to its end."""
+    place = 2
+    while content[place : place + 1] == b"\xff" and content[place : place + 2] != _JPEG_SCAN:
+        filler = content[place + 1 : place + 2] == b"\xff"
+        if not filler:
+            yield place
+        place += 1 if filler else 2 + int.from_bytes(content[place + 2 : place + 4], "big")
+    yield from (place for place in _list_markers(content) if content[place : place + 2] not in (_JPEG_END, b""))
 
 
 def _find_end(content: bytes) -> int:
