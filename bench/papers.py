@@ -117,9 +117,9 @@ def packed_as_jpeg(
     predictor: ForgeryPredictor, truth: Truth[Any], cases: list[Case], journal: Path | None, end: float
 ) -> None:
     """Each figure as PNG and out of a PDF that holds it as JPEG, scored."""
-    known = {}
+    known: dict[str, Any] = {}
     if journal and journal.exists():
-        known = {line["id"]: line["scores"] for line in map(json.loads, journal.read_text().splitlines())}
+        known = {line["id"]: line for line in map(json.loads, journal.read_text().splitlines())}
     scores: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, bar("JPEG") as progress:
         path = Path(folder) / "paper.pdf"
@@ -129,19 +129,25 @@ def packed_as_jpeg(
                 picture = as_embedded(read_image(case.path))
                 width = random.Random(case.id).uniform(60, 120) * POINTS
                 back = read_back(embed(path, picture, width, jpeg=True))
+                begun = time.process_time()
                 answers = [predictor.predict(pixels).answer for pixels in (picture, back)]
-                known[case.id] = [score_one(answer, truth.read(case)) for answer in answers]
+                line = {"id": case.id, "scores": [score_one(answer, truth.read(case)) for answer in answers]}
+                line |= {"processor seconds": round(time.process_time() - begun, 2)}
+                known[case.id] = line
                 if journal:
                     with journal.open("a") as stream:
-                        stream.write(json.dumps({"id": case.id, "scores": known[case.id]}) + "\n")
+                        stream.write(json.dumps(line) + "\n")
             if case.id in known:
-                scores[case.id] = known[case.id]
+                scores[case.id] = known[case.id]["scores"]
     for words, wanted in (("forgeries", True), ("twins", False)):
         found = [scores[case.id] for case in cases if case.id in scores and bool(truth.read(case)) == wanted]
         if found:
             before, after = np.mean(found, axis=0)
             numbers = f"PNG {before:.3f}, JPEG {QUALITY} {after:.3f} (bar: {before - 0.05:.3f})"
-            print(f"  {len(found)} {words}, oF1: {numbers}")
+            print(f"  {len(found)} {words}, oF1: {numbers}; worse: {sum(two < one for one, two in found)}")
+    times = [known[id]["processor seconds"] for id in scores]
+    if times:
+        print(f"  {len(scores)} of {len(cases)} figures, both ways: {sum(times):.0f} s of processor")
 
 
 def _findings_equal(predictor: ForgeryPredictor, first: np.ndarray, second: np.ndarray) -> bool:

@@ -501,6 +501,15 @@ def test_a_large_case_shows_progress_and_resumes_inside(cells, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["run.json", "score.json", "submission.csv"]
 
 
+def test_a_large_picture_is_said_to_be_read(cells, tmp_path, monkeypatch):
+    """Nothing can be counted until it is there."""
+    told = []
+    monkeypatch.setattr(pipeline.each_case, "LARGE_PIXELS", 1)
+    how = {"predictor": Counting(), "progress": lambda *now: told.append(now)}
+    pipeline.solve(registry.challenge("cells"), cells, tmp_path, **how)
+    assert told[:4] == [(0, 5), (0, 500, "reading 0"), (0, 500, "0"), (100, 500)]
+
+
 def test_the_baseline_is_another_solver(cells, tmp_path):
     challenge = registry.challenge("cells")
     learned = pipeline.solve(challenge, cells, tmp_path / "model")

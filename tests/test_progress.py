@@ -76,6 +76,20 @@ def test_a_bar_is_drawn_in_a_notebook(notebook, capsys):
     assert shown.err == ""
 
 
+@pytest.mark.parametrize("name", ["a[/b].png", "[red]a.png", "{0}.png", "a\x1b[2J.png", "a\nb.png", "\udcff.png"])
+def test_a_name_in_a_bar_is_shown_as_it_is_and_steers_no_terminal(notebook, capsys, name, clock):
+    with progress.bar("cells") as show:
+        show(1, 2, name)
+    assert name.encode("unicode_escape").decode().replace("\\\\", "\\") in capsys.readouterr().out.replace("\n", "")
+
+
+def test_a_name_in_a_log_steers_no_terminal(capsys, clock):
+    with progress.bar("cells") as show:
+        clock.now += 60
+        show(1, 2, "a\x1b[2J\n.png")
+    assert capsys.readouterr().err.endswith("a\\x1b[2J\\n.png\n")
+
+
 def test_functions_show_a_bar_in_notebooks_alone(notebook, monkeypatch):
     with handlens._progress("cells", None) as shown:
         assert shown is not no_progress

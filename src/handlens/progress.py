@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from handlens.errors import printable
 from handlens.types import Progress
 
 LINE_SECONDS = 10.0
@@ -29,14 +30,14 @@ def bar(title: str) -> Iterator[Progress]:
         TimeRemainingColumn,
     )
 
-    words = TextColumn("{task.fields[words]}")
+    words = TextColumn("{task.fields[words]}", markup=False)  # the name of a file may look like markup
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     columns = (TextColumn(f"{title:9}"), BarColumn(), MofNCompleteColumn(), *times, words)
     with Progress(*columns, console=Console(stderr=not in_notebook())) as shown:
         task = shown.add_task(title, total=None, words="")
 
         def show(done: int, total: int, words: str = "", /) -> None:
-            shown.update(task, completed=done, total=total, words=words)
+            shown.update(task, completed=done, total=total, words=printable(words))
 
         yield show
 
@@ -66,5 +67,5 @@ class _Lines:
             if words and done > self.before:
                 seconds = (now - self.begun) * (total - done) / (done - self.before)
                 rest.append(f"{seconds / 60:.0f} min left")
-            rest += [words] if words else []
+            rest += [printable(words)] if words else []
             print(f"{self.title}: {', '.join(rest)}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import pickle
@@ -490,6 +491,67 @@ def test_a_jpeg_whose_segments_do_not_follow_each_other_is_refused(tmp_path: Pat
     assert content[2:6] == b"\xff\xe0\0\x10"
     path.write_bytes(content[:4] + b"\0\1" + content[6:])
     assert "no segment at byte 2" in refusal(images.read_image, path)
+
+
+def huffman_tables(content: bytes) -> list[tuple[int, int]]:
+    """Start and end of every segment of Huffman tables of a JPEG whose pixels hold no such bytes."""
+    places = [found.start() for found in re.finditer(b"\xff\xc4", content)]
+    return [(place, place + 2 + int.from_bytes(content[place + 2 : place + 4], "big")) for place in places]
+
+
+@pytest.mark.parametrize("how", [{}, {"optimize": True}, {"progressive": True}, {"restart_marker_rows": 1}])
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_a_jpeg_without_one_of_its_huffman_tables_is_refused(tmp_path: Path, mode: str, how: dict[str, Any]) -> None:
+    """Decoders put the usual table in its place, in silence: the film format Motion JPEG leaves them out."""
+    stream = io.BytesIO()
+    picture(mode, 40, 40).save(stream, "JPEG", **how)
+    content, path = stream.getvalue(), tmp_path / "a.jpg"
+    path.write_bytes(content)
+    assert images.read_image(path).shape[:2] == (40, 40)
+    tables = huffman_tables(content)
+    assert len(tables) > 1
+    for start, end in tables:
+        path.write_bytes(content[:start] + content[end:])
+        said = refusal(images.read_image, path)
+        if "progressive" not in how:  # there a later pass may find the table of an earlier one, which does not fit
+            assert re.search(r"its pixels need [AD]C Huffman table [01], which does not stand before them", said)
+    first, last = tables[0][0], tables[-1][1]
+    if "progressive" not in how:
+        path.write_bytes(content[:first] + content[last:])
+        assert "which does not stand before them: copy it again" in refusal(images.read_image, path)
+
+
+def test_a_huffman_table_comes_before_the_pixels_that_need_it(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    picture("L").save(stream, "JPEG", progressive=True)
+    content, path = stream.getvalue(), tmp_path / "a.jpg"
+    start, end = huffman_tables(content)[0]
+    path.write_bytes(content[:start] + content[end:-2] + content[start:end] + content[-2:])
+    assert "need DC Huffman table 0, which does not stand before them" in refusal(images.read_image, path)
+
+
+def test_a_huffman_table_longer_than_its_segment_is_refused(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    picture("L").save(stream, "JPEG")
+    content, path = bytearray(stream.getvalue()), tmp_path / "a.jpg"
+    start, _ = huffman_tables(bytes(content))[1]
+    content[start + 20] += 9
+    path.write_bytes(content)
+    assert f"the Huffman table at byte {start:,} is cut" in refusal(images.read_image, path)
+
+
+ARITHMETIC = {
+    "sequential": "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19iZ2hnPk1xeXBkeFxlZ2P/yQALCAAQABABAREA/8wABgAQEAX/2gAIAQEAAD8A/wBoq309/gu/VwauHUW/yID/2Q==",
+    "progressive": "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19iZ2hnPk1xeXBkeFxlZ2P/ygALCAAQABABAREA/8wABAAQ/9oACAEBAAAAAf7RveyA/8wABBAF/9oACAEBAAEFAhgdfctQ/8wABBAF/9oACAEBAAY/AsD/zAAEEAX/2gAIAQEAAT8hfP/aAAgBAQAAABBw/8wABBAF/9oACAEBAAE/ENUiL9WA/9k=",
+}
+"""Grey of 16x16 in arithmetic coding, from libjpeg's example program: Pillow writes none."""
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_arithmetic_coding_needs_no_huffman_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.jpg").write_bytes(base64.b64decode(ARITHMETIC[name]))
+    expected = np.add.outer(np.arange(16) * 6, np.arange(16) * 8)
+    assert np.abs(images.read_image(tmp_path / "a.jpg").astype(int) - expected).max() < 8
 
 
 # --- array files ---------------------------------------------------------------------------------

@@ -61,6 +61,55 @@ def test_jpeg_is_decoded_as_by_imagecodecs(tmp_path: Path, subsampling: Any, lay
         assert np.array_equal(page.read(), tifffile.imread(path))
 
 
+@pytest.mark.parametrize("words", [b"", b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0", b"\xff\xee\0\x0eAdobe\0d\0\0\0\0\2"])
+@pytest.mark.parametrize("stored", ["rgb", "ycbcr"])
+def test_what_the_colours_of_jpeg_are_the_tiff_says(tmp_path: Path, stored: str, words: bytes) -> None:
+    """Tiles may have words of their own about it, which libtiff, through Pillow, does not ask."""
+    how: dict[str, Any] = {"photometric": "rgb", "compression": "jpeg", "tile": (64, 64)}
+    how["compressionargs"] = {"outcolorspace": stored}
+    path = write(tmp_path / "a.tif", SMOOTH[:64, :64, :3], **how)
+    with tifffile.TiffFile(path) as file:
+        (start,), (size,) = file.pages.first.dataoffsets, file.pages.first.databytecounts
+    content = path.read_bytes()
+    tile = content[start : start + 2] + words + content[start + 2 : start + size]
+    path = write(tmp_path / "b.tif", iter([tile]), shape=(64, 64, 3), dtype=np.uint8, **how)
+    with tiff.opened(path) as page, Image.open(path) as picture:
+        assert page.tags.photometric == {"rgb": 2, "ycbcr": 6}[stored]
+        assert np.array_equal(page.read(), np.asarray(picture.convert("RGB")))
+        assert np.abs(page.read().astype(int) - SMOOTH[:64, :64, :3]).mean() < 12
+
+
+def lost(tile: bytes) -> bytes:
+    """The second half of the pixels, though the end is there."""
+    half = (tile.rindex(b"\xff\xda") + len(tile)) // 2
+    return tile[:half] + bytes(len(tile) - half - 2) + tile[-2:]
+
+
+def cut(tile: bytes) -> bytes:
+    half = (tile.rindex(b"\xff\xda") + len(tile)) // 2
+    return tile[:half] + b"\xff\xd9" + bytes(len(tile) - half - 2)
+
+
+def without_huffman_tables(tile: bytes) -> bytes:
+    return tile.replace(b"\xff\xc4", b"\xff\xfe")  # comments
+
+
+@pytest.mark.parametrize("damaged", [lost, cut, without_huffman_tables])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_jpeg_in_a_tiff_that_libjpeg_only_warns_of_is_refused(tmp_path: Path, samples: int, damaged: Any) -> None:
+    pixels = SMOOTH[:, :, 0] if samples == 1 else SMOOTH[:, :, :3]
+    how = {"photometric": "minisblack" if samples == 1 else "rgb", "compression": "jpeg", "tile": (64, 64)}
+    path = write(tmp_path / "a.tif", pixels, **how)
+    with tifffile.TiffFile(path) as file:
+        start, size = file.pages.first.dataoffsets[1], file.pages.first.databytecounts[1]
+    content = path.read_bytes()
+    path.write_bytes(content[:start] + damaged(content[start : start + size]) + content[start + size :])
+    with tiff.opened(path) as page:
+        assert page.read(0, 64, 0, 64).shape == (64, 64, samples)
+        with pytest.raises(DataError, match="damaged, the decoder says: Corrupt JPEG|need DC Huffman table 0"):
+            page.read()
+
+
 @pytest.mark.parametrize("packing", ["group3", "group4", "tiff_ccitt", "tiff_lzw", "packbits", None])
 def test_one_bit_a_pixel(tmp_path: Path, packing: str | None) -> None:
     mask = SMOOTH[:, :, 0] > 120

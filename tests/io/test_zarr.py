@@ -252,6 +252,18 @@ def test_an_array_without_chunks_is_not_complete(tmp_path: Path) -> None:
     assert "no chunks beside it" in refusal(folder)
 
 
+def test_chunks_with_the_names_of_another_array_are_none(tmp_path: Path) -> None:
+    """The format fills what is not stored, so all of the volume would be empty."""
+    folder = write_v2(tmp_path / "a", make_volume())
+    page = json.loads((folder / ".zarray").read_text())
+    (folder / ".zarray").write_text(json.dumps(page | {"shape": [1, *page["shape"]], "chunks": [1, *page["chunks"]]}))
+    assert "no chunks beside it that are called like 0.0.0.0" in refusal(folder)
+    (folder / ".zarray").write_text(json.dumps(page))
+    other = write_v3(tmp_path / "b", make_volume())
+    (folder / "zarr.json").write_text((other / "zarr.json").read_text())  # is read first
+    assert "no chunks beside it that are called like c/0/0/0" in refusal(folder)
+
+
 @pytest.mark.parametrize("path", ["../b", "/tmp", "1", 3, "c"])
 def test_a_group_that_leads_nowhere_is_refused(tmp_path: Path, path: Any) -> None:
     write_v2(tmp_path / "b", make_volume())
@@ -348,6 +360,7 @@ def test_no_codec_that_runs_code_is_called(tmp_path: Path, place: str) -> None:
         ([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "numcodecs.pickle"}], "is not known"),
         ([{"name": "gzip", "configuration": {"level": 1}}], "codec 'gzip' is not known"),
         ([], "IndexError"),
+        ([{"name": "bytes"}, *[{"name": "crc32c"}] * 100_000], "100,001 codecs, one after the other"),
     ],
 )
 def test_codecs_of_format_3_are_checked(tmp_path: Path, codecs: Any, said: str) -> None:
@@ -367,6 +380,7 @@ def test_codecs_of_format_3_are_checked(tmp_path: Path, codecs: Any, said: str) 
         ({"fill_value": "NaN"}, "fill value 'NaN'"),
         ({"fill_value": 1e400}, "fill value inf"),
         ({"dtype": "<u2, "}, "not an array that can be read"),
+        ({"dtype": "<u2" * 10_000}, "...): write it again"),
         ({"dtype": [["a", "<u2"]]}, "dtype"),
         ({"shape": [7, 50, 1e2]}, "expected slices, rows, columns"),
         ({"shape": [True, 50, 61]}, "expected slices, rows, columns"),

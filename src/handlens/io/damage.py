@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import IO
 
 from handlens.errors import DataError
-from handlens.io.gate import open_file
+from handlens.io import jpeg
+from handlens.io.gate import open_file, refuse_parts
 from handlens.io.orientation import UPRIGHT, of_exif
-
-Array = npt.NDArray[Any]
 
 PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Colour type of a PNG to samples a pixel."""
-
-MAX_SCANS = 100
-"""Passes over the pixels of a JPEG: programs write some ten. Each takes a decoder over all pixels, even if empty."""
-
-_SPARE_PARTS, _BYTES_A_PART = 100_000, 1024
-"""Chunks or segments that a file may have at any size, and one more for so many bytes: each costs time and memory, even
-an empty one. Programs write pixels in chunks of 4 kB and more."""
 
 _COMMENTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"tIME", b"pHYs")
 """Chunks that have no part in the pixels as they are read here; libpng prints what it thinks of them."""
@@ -36,33 +24,19 @@ _LARGEST_EXIF = 1 << 20
 _STEP = 1 << 20  # bytes that are unpacked at once
 _PIECE = 1 << 16  # bytes that are given at once: what is not used yet is copied
 _SPARE = 1 << 16  # bytes after the last row that some programs write
-_PNG_START, _JPEG_START = b"\x89PNG", b"\xff\xd8"
-_JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
-_JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a byte of pixels, nor a restart
-
-_NOT_TAKEN = ("Could not determine subsampling", "Unsupported color conversion")
-"""What TurboJPEG says of a sound file that it is not made for."""
+_START = b"\x89PNG"
 
 
 def refuse_many_parts(path: Path, size: int) -> None:
     """DataError where a PNG or JPEG has more before its pixels than any program writes: readers go through it all."""
     with open_file(path) as stream:
         start = stream.read(4)
-        if start == _PNG_START:
+        if start == _START:
             for kind, _, _ in _list_chunks(stream, size, path):
                 if kind == b"IDAT":
                     return
-        elif start.startswith(_JPEG_START):
-            place, number = 2, 0
-            while (segment := _read_at(stream, place, 4))[:1] == b"\xff" and segment[:2] != _JPEG_SCAN:
-                number += 1
-                _refuse_parts(number, size, "segments", path)
-                place += 1 if segment[1:2] == b"\xff" else 2 + int.from_bytes(segment[2:], "big")
-
-
-def _read_at(stream: IO[bytes], place: int, size: int) -> bytes:
-    stream.seek(place)
-    return stream.read(size)
+        elif start.startswith(jpeg.START):
+            jpeg.refuse_many_segments(stream, size, path)
 
 
 def refuse_truncated(path: Path, kind: str, size: int) -> int:
@@ -75,7 +49,7 @@ def refuse_truncated(path: Path, kind: str, size: int) -> int:
             exif = next((_read_chunk(stream, *chunk) for chunk in chunks if chunk[0] == b"eXIf"), b"")
             turned = of_exif(exif)
         else:
-            whole = _has_end_marker(stream, size)
+            whole = jpeg.has_end_marker(stream, size)
     if not whole:
         raise DataError(f"truncated {kind} of {size:,} bytes, its end is missing: copy it again", file=path)
     return turned
@@ -89,7 +63,7 @@ def _list_chunks(stream: IO[bytes], size: int, path: Path) -> Iterator[tuple[byt
     place, number = 8, 0
     while place + 12 <= size:
         number += 1
-        _refuse_parts(number, size, "chunks", path)
+        refuse_parts(number, size, "chunks", path)
         stream.seek(place)
         start = stream.read(8)
         length = int.from_bytes(start[:4], "big")
@@ -99,11 +73,6 @@ def _list_chunks(stream: IO[bytes], size: int, path: Path) -> Iterator[tuple[byt
         if start[4:] == b"IEND":
             return
         place += 12 + length
-
-
-def _refuse_parts(number: int, size: int, what: str, path: Path) -> None:
-    if number > _SPARE_PARTS + size // _BYTES_A_PART:
-        raise DataError(f"more than {number - 1:,} {what} in {size:,} bytes: save it again", file=path)
 
 
 def _read_chunk(stream: IO[bytes], kind: bytes, place: int, length: int) -> bytes:
@@ -169,107 +138,3 @@ def _refuse_damaged_pixels(path: Path, header: bytes, pixels: Sequence[memoryvie
         raise DataError(f"damaged: more pixels than the {width}x{height} of its header: save it again", file=path)
     if not stream.eof:
         raise DataError("damaged: its pixels have no end: copy it again", file=path)
-
-
-def _has_end_marker(stream: IO[bytes], size: int) -> bool:
-    """A JPEG ends with a marker. Telephones put a film after it, so the whole file is searched where it is not last."""
-    stream.seek(max(0, size - 1024))
-    tail = stream.read()
-    if tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN):  # the end before a scan is a thumbnail's
-        return True
-    stream.seek(0)
-    content = stream.read()
-    return content.find(_JPEG_END, _skip_segments(content)) >= 0
-
-
-def _skip_segments(content: bytes) -> int:
-    """Where the pixels of a JPEG begin: after the segments of its header, one of which may hold a whole thumbnail."""
-    place = 2
-    while content[place : place + 1] == b"\xff" and content[place : place + 2] != _JPEG_SCAN:
-        filler = content[place + 1 : place + 2] == b"\xff"
-        place += 1 if filler else 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-    return place
-
-
-def refuse_corrupt_jpeg(path: Path, content: bytes) -> None:
-    """DataError for what libjpeg only warns of: lost or misplaced markers, pixels that are made up.
-
-    An eighth of the size does, as all of the file is read for it. Rare layouts of colours that TurboJPEG does not take
-    are looked at in another way, which finds only a missing end.
-    """
-    import simplejpeg
-
-    _refuse_broken_segments(path, content)
-    _refuse_many_scans(path, content)
-    try:
-        space = "cmyk" if simplejpeg.decode_jpeg_header(content)[2] in ("CMYK", "YCCK") else "gray"
-        simplejpeg.decode_jpeg(content, colorspace=space, min_factor=8)
-    except ValueError as error:
-        said = str(error).rpartition("(): ")[2].strip()
-        if not any(word in said for word in _NOT_TAKEN):
-            raise DataError(f"damaged, the decoder says: {said}: copy it again", file=path) from None
-        if _lacks_data(content):
-            raise DataError("damaged: it ends before its pixels do: copy it again", file=path) from None
-
-
-def _refuse_broken_segments(path: Path, content: bytes) -> None:
-    """DataError where one of the segments before the pixels does not begin where the one before it ends."""
-    place, number = 2, 0
-    while content[place : place + 2] != _JPEG_SCAN:
-        number += 1
-        _refuse_parts(number, len(content), "segments", path)
-        length = int.from_bytes(content[place + 2 : place + 4], "big")
-        filler = content[place : place + 2] == b"\xff\xff"
-        if content[place : place + 1] != b"\xff" or not (filler or length >= 2):
-            raise DataError(f"damaged: no segment at byte {place:,}: copy it again", file=path)
-        place += 1 if filler else 2 + length
-
-
-def _refuse_many_scans(path: Path, content: bytes) -> None:
-    number = 0
-    for found, place in enumerate(_list_markers(content)):
-        _refuse_parts(found, len(content), "segments", path)
-        number += content[place : place + 2] == _JPEG_SCAN
-        if number > MAX_SCANS:
-            raise DataError(f"more than {MAX_SCANS} passes over its pixels: save it again", file=path)
-
-
-def _lacks_data(content: bytes) -> bool:
-    """Whether a decoder runs out of data before the last pixel of a JPEG, though its end marker is there.
-
-    So two kinds of rubbish are put before the end marker: where all pixels are there it is never looked at, otherwise
-    the two pictures differ.
-    """
-    end = _find_end(content)
-    rubbish = (b"\x5a\xa5\x33\xcc" * 16, b"\x12\xef\x77\x08" * 16)
-    first, second = (_decode_small(content[:end] + filler + _JPEG_END) for filler in rubbish)
-    return first is None or second is None or not np.array_equal(first, second)
-
-
-def _decode_small(content: bytes) -> Array | None:
-    from PIL import JpegImagePlugin
-
-    try:
-        with JpegImagePlugin.JpegImageFile(BytesIO(content)) as picture:  # no limit of pixels, as in open
-            if not picture.info.get("progressive"):
-                picture.draft("L", (1, 1))
-            return np.asarray(picture)
-    except (OSError, SyntaxError, ValueError):
-        return None
-
-
-def _find_end(content: bytes) -> int:
-    """Where the end marker of a JPEG's pixels is: tables between two scans may hold bytes that look like it."""
-    *_, last = _list_markers(content)
-    return last
-
-
-def _list_markers(content: bytes) -> Iterator[int]:
-    """Where the segments begin that follow the header, up to the end marker, or to the end of the file without one."""
-    place = _skip_segments(content)
-    yield place
-    while content[place : place + 2] not in (_JPEG_END, b""):
-        place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
-        found = _JPEG_MARKER.search(content, place)
-        place = found.start() if found else len(content)
-        yield place

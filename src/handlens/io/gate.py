@@ -32,6 +32,7 @@ __all__ = [
     "read_if_there",
     "read_text",
     "refuse_other",
+    "refuse_parts",
     "side_by_side",
     "status_of",
     "threads_for",
@@ -48,6 +49,10 @@ Item = TypeVar("Item")
 
 MAX_TEXT_BYTES = 16 * 2**20
 """Largest text that is read whole where a caller names no other bound: plans and decisions have some kilobytes."""
+
+_SPARE_PARTS, _BYTES_A_PART = 100_000, 1024
+"""Chunks or segments that a file may have at any size, and one more for so many bytes: each costs time and memory, even
+an empty one. Programs write pixels in chunks of 4 kB and more."""
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -224,3 +229,9 @@ def _open_without_waiting(name: str, flags: int) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def refuse_parts(number: int, size: int, what: str, path: Path) -> None:
+    """DataError where a file of this size has so many parts that no program wrote it."""
+    if number > _SPARE_PARTS + size // _BYTES_A_PART:
+        raise DataError(f"more than {number - 1:,} {what} in {size:,} bytes: save it again", file=path)

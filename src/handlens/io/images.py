@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError, Problem, counted
-from handlens.io import gate, tiff, tiff_codecs, tiff_pixels
+from handlens.io import gate, jpeg, tiff, tiff_codecs, tiff_pixels
 from handlens.io.damage import (
     PNG_SAMPLES,
-    refuse_corrupt_jpeg,
     refuse_damaged_png,
     refuse_many_parts,
     refuse_truncated,
@@ -257,7 +256,7 @@ def _read_png(path: Path, header: Header) -> Array:
 
 def _read_jpeg(path: Path, header: Header) -> Array:
     """Pillow gives the very pixels that OpenCV does, and prints nothing."""
-    refuse_corrupt_jpeg(path, gate.read_bytes(path, most=_ANY))
+    jpeg.refuse_corrupt(path, gate.read_bytes(path, most=_ANY))
     picture = _read_with_pillow(path)
     return _turned(picture, header)
 

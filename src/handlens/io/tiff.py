@@ -200,7 +200,7 @@ class Page:
             for start in range(0, len(wanted), together):
                 places = wanted[start : start + together]
                 indices = [(plane * down + line) * across + column for line, column in places]
-                decoded = tiff_codecs.decode(self.tags, self.file.byteorder, indices, self._read_segments(indices))
+                decoded = tiff_codecs.decode(self.path, self.tags, indices, self._read_segments(indices))
                 for number, (line, column) in enumerate(places):
                     segment = decoded[number * height : (number + 1) * height]
                     _paste(segment, line * height, column * width, target, top, left)

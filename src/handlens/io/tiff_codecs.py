@@ -2,8 +2,8 @@
 
 Packed bytes are packed alike whatever the pixels mean. So a few strips or tiles, laid one below the other, make a
 small TIFF of grey bytes around them, which Pillow decodes in one call: LZW, PackBits, LZMA and Zstandard without a
-second copy of every codec. Deflate is undone by zlib itself, which is stricter. The rarer compressions need
-imagecodecs, the extra `codecs`.
+second copy of every codec. Deflate is undone by zlib itself and JPEG by TurboJPEG, which are stricter. The rarer
+compressions need imagecodecs, the extra `codecs`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError
+from handlens.io import jpeg
 
 if TYPE_CHECKING:
     import tifffile
@@ -57,8 +58,10 @@ def refuse_unknown(page: tifffile.TiffPage, path: Path) -> None:
         raise DataError(f"{what}, or pip install 'handlens[codecs]'", file=path)
 
 
-def decode(page: tifffile.TiffPage, byteorder: str, indices: Sequence[int], packed: Sequence[bytes]) -> Array:
-    """Neighbouring strips or tiles, one below the other, as (rows, width, samples); ValueError where they are damaged.
+def decode(path: Path, page: tifffile.TiffPage, indices: Sequence[int], packed: Sequence[bytes]) -> Array:
+    """Neighbouring strips or tiles, one below the other, as (rows, width, samples).
+
+    DataError or ValueError where they are damaged.
 
     All but the last have the same number of rows. Planes that lie apart have one sample.
     """
@@ -68,8 +71,8 @@ def decode(page: tifffile.TiffPage, byteorder: str, indices: Sequence[int], pack
     if page.fillorder == 2:
         packed = [data.translate(_MIRRORED) for data in packed]
     if page.compression == JPEG:
-        return _decode_jpeg(page, packed, rows)
-    return _as_samples(page, byteorder, _unpack(page, packed, rows), sum(rows))
+        return np.concatenate([_decode_jpeg(path, page, *each) for each in zip(packed, rows, strict=True)])
+    return _as_samples(page, page.parent.byteorder, _unpack(page, packed, rows), sum(rows))
 
 
 def refuse_unread_layout(page: tifffile.TiffPage, file: tifffile.TiffFile) -> None:
@@ -192,7 +195,20 @@ def _inflate(data: bytes, size: int) -> bytes:
     return content
 
 
-def _decode_jpeg(page: tifffile.TiffPage, packed: Sequence[bytes], rows: Sequence[int]) -> Array:
+def _decode_jpeg(path: Path, page: tifffile.TiffPage, packed: bytes, rows: int) -> Array:
+    samples, width = segment_samples(page), segment_shape(page)[1]
+    luma = samples == 3 and page.photometric == _YCBCR
+    content = jpeg.without_tables_apart(bytes(page.jpegtables or b""), packed, luma=luma)
+    pixels = jpeg.decode(path, content, "RGB" if samples == 3 else "GRAY")
+    if pixels is None:
+        pixels = _decode_rare_jpeg(page, packed, rows)
+    if pixels.shape[0] < rows or pixels.shape[1:] != (width, samples):
+        found = "x".join(map(str, pixels.shape))
+        raise ValueError(f"JPEG: a strip or tile is {found}, expected {rows}x{width}x{samples}")
+    return pixels[:rows]
+
+
+def _decode_rare_jpeg(page: tifffile.TiffPage, packed: bytes, rows: int) -> Array:
     samples, width = segment_samples(page), segment_shape(page)[1]
     tags: list[tuple[int, int, Any]] = [(256, _LONG, width), (258, _SHORT, (8,) * samples), (277, _SHORT, samples)]
     if page.jpegtables:
@@ -201,8 +217,8 @@ def _decode_jpeg(page: tifffile.TiffPage, packed: Sequence[bytes], rows: Sequenc
         tags.append((262, _SHORT, int(page.photometric)))
         if 530 in page.tags:
             tags.append((530, _SHORT, tuple(page.tags[530].value)))
-    content = _decode_with_pillow(page, packed, rows, tags)
-    return np.frombuffer(content, np.uint8).reshape(sum(rows), width, samples)
+    content = _decode_with_pillow(page, [packed], [rows], tags)
+    return np.frombuffer(content, np.uint8).reshape(rows, width, samples)
 
 
 def _decode_with_pillow(

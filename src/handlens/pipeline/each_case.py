@@ -30,7 +30,8 @@ from handlens.types import (
 )
 
 LARGE_PIXELS = 50_000_000
-"""Pixels from which cases are shared tile by tile: such a fragment takes an hour of one core."""
+"""Pixels from which cases are shared tile by tile, and it is said that they are being read: such a fragment takes an
+hour of one core, and a picture that is read whole some seconds."""
 
 
 class ProgressCounter:
@@ -91,7 +92,11 @@ class CaseWorker:
         kept = self.checkpoints(case.id)
         progress = partial(self.counter, case.id) if self.counter else no_progress
         share = partial(self.share.map, name=lambda _part: case.id) if self.share else None
+        if _is_large(case):
+            progress(0, 1, f"reading {case.id}")
         with self.predictor.decode(case) as decoded:
+            if _is_large(case):
+                progress(0, 1)
             prediction: Prediction[Any] = self.predictor.predict(decoded, Work(keep, progress, kept, share))
             for artefact in self.artefacts:
                 if artefact.keep <= prediction.artefacts.keys():  # a baseline may not have it
@@ -157,7 +162,11 @@ def predict_all(
 
 def _are_large(cases: Sequence[Case]) -> bool:
     """Whether each case is worth the work of many: one alone, or such large ones that each would take long."""
-    return len(cases) == 1 or all(case.shape and case.shape[0] * case.shape[1] >= LARGE_PIXELS for case in cases)
+    return len(cases) == 1 or all(_is_large(case) for case in cases)
+
+
+def _is_large(case: Case) -> bool:
+    return (case.pixels or 0) >= LARGE_PIXELS
 
 
 def _in_folder(work: CaseWorker, folder: Path | None) -> CaseWorker:

@@ -336,6 +336,14 @@ def test_the_record_says_everything(report):
     assert (doubt["name"], doubt["confidence"]) == ("3", "low")
 
 
+def test_which_figure_is_looked_at_is_said(folder):
+    told = []
+    records = inspect([folder], progress=lambda *now: told.append(now))
+    names = [figure.name for figure in find_figures(list_files([folder], out=None))]
+    assert len(names) == len(records) > 1
+    assert told == [*((done, len(names), name) for done, name in enumerate(names)), (len(names), len(names))]
+
+
 def test_the_most_suspicious_come_first():
     def record(name, *probabilities, doubtful=()):
         found = [[{"probability": p} for p in group] for group in (probabilities, doubtful)]

@@ -38,6 +38,10 @@ class Undecodable(ValueError):  # noqa: N818 - it is told as the end of a senten
     """What is wrong with an array or a chunk, for a person."""
 
 
+MAX_CODECS = 16
+"""Programs list three or four. Each works on every chunk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Codecs from bytes to the file, in order of writing; `size` are the bytes of a chunk before them.
@@ -61,6 +65,8 @@ def packing_of_v2(compressor: Any, size: int) -> Packing:
 
 def packing_of_v3(codecs: Sequence[Any], size: int, sharded: int = 0) -> Packing:
     """The packings that format 3 lists after those that lay out the voxels."""
+    if len(codecs) > MAX_CODECS:
+        raise Undecodable(f"{len(codecs):,} codecs, one after the other; at most {MAX_CODECS} are undone")
     left = [codec["name"] for codec in codecs]
     while left and left[0] == "transpose":
         left.pop(0)

@@ -7,6 +7,7 @@ claims too much from filling the memory, and names the file that is damaged.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ MAX_SLICES = 1_000_000
 
 _NAMES = (".zarray", ".zgroup", "zarr.json")
 _LARGEST_DESCRIPTION = 1 << 22
+_LONGEST_REASON = 300  # letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,10 @@ def open_array(folder: Path) -> ZarrArray:
         raise DataError(str(error), file=description) from None
     except Exception as error:  # the library raises all kinds
         why = str(error) if isinstance(error, Undecodable) else f"{type(error).__name__}: {error}"
+        why = why if len(why) <= _LONGEST_REASON else f"{why[:_LONGEST_REASON]}..."  # it quotes the file
         raise DataError(f"not an array that can be read ({why}): write it again", file=description) from None
-    if not isinstance(folder, gate.RemotePath) and not any(_chunk_files(array)):  # a server may list none, or millions
-        raise DataError("no chunks beside it: copy the whole folder again", file=description)
+    if not isinstance(folder, gate.RemotePath):  # a server may list none, or millions
+        _refuse_no_chunks(array)
     return array
 
 
@@ -165,9 +168,14 @@ def _refuse_other(array: ZarrArray, opened: zarr.Array[Any]) -> None:
         raise Undecodable(f"{opened.shape} {opened.dtype} after reading")
 
 
-def _chunk_files(array: ZarrArray) -> Iterator[str]:
-    names = (name for name, _ in gate.list_folder(array.folder))
-    yield from (name for name in names if not name.startswith(".") and name != "zarr.json")
+def _refuse_no_chunks(array: ZarrArray) -> None:
+    """DataError where nothing in the folder has the name of a chunk, as the description says that they are called."""
+    key = _opened(array.folder, array.text, array.packing).metadata.encode_chunk_key((0,) * (array.flat + 3))
+    name = key.partition("/")[0]
+    called = re.compile(re.escape(name).replace("0", r"\d+"))
+    if not any(called.fullmatch(each) for each, _ in gate.list_folder(array.folder)):
+        what = f"no chunks beside it that are called like {key}: copy the whole folder again"
+        raise DataError(what, file=array.description)
 
 
 def _find_array(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from detector_pictures import box, canvas_of, f1, moved, painted, paste, similar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.challenges.forgery.detect.geometry.correlation import local_correlation
+from handlens.challenges.forgery.detect.geometry.correlation import fit_tone, local_correlation
 from handlens.challenges.forgery.detect.geometry.region_growing import (
     RegionGrowing,
     clean,
@@ -162,3 +162,9 @@ def test_overlap_is_the_pixels_of_both(one, other):
     shape = (40, 40)
     assert one.overlap(other) == (painted(one, shape) & painted(other, shape)).sum()
     assert one.overlap(other) == other.overlap(one)
+
+
+@pytest.mark.parametrize("size", [100, 400_000])
+def test_the_tone_of_a_large_region_is_fitted_as_exactly_as_of_a_small_one(size):
+    other = np.random.default_rng(0).normal(128, 4, size).astype(np.float32)
+    assert fit_tone(2 * other - 100, other) == pytest.approx((2, -100), rel=0.001)

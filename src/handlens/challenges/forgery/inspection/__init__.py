@@ -126,7 +126,8 @@ def _inspect_all(
         if target and journal and (earlier := _earlier_record(target, journal, figure)):
             done[index] = earlier
     waiting = [index for index in range(len(figures)) if index not in done]
-    progress(len(done), len(figures))
+    count = partial(_count, progress, figures, waiting if executor.is_here else [])
+    count(len(done), 0)
     if target:
         for index in waiting:
             _clear(target.out / figures[index].folder)
@@ -138,16 +139,21 @@ def _inspect_all(
         survive=lambda figure, error: {**_facts(figure, ""), "error": str(error)},
     )
     try:
-        for place, record in results:
+        for finished, (place, record) in enumerate(results, 1):
             done[waiting[place]] = record
             if journal is not None and _is_lasting(record, figures[waiting[place]]):
                 journal.add(figures[waiting[place]].folder, [json.dumps(record)])
-            progress(len(done), len(figures))
+            count(len(done), finished)
     finally:
         results.close()
         if target and done:
             _write_summary(target, [done[index] for index in sorted(done)], len(figures))
     return rank(list(done.values()))
+
+
+def _count(progress: Progress, figures: Sequence[Figure], in_turn: Sequence[int], done: int, finished: int) -> None:
+    """How many are done, and which is looked at now where they are looked at in turn."""
+    progress(done, len(figures), *([figures[in_turn[finished]].name] if finished < len(in_turn) else []))
 
 
 def _is_lasting(record: Record, figure: Figure) -> bool:
