@@ -3,6 +3,7 @@
     python bench/results.py           # all of it, a quarter of an hour; the largest picture has 8181 x 6330 pixels
     python bench/results.py --quick   # small sizes, to see that it works
     python bench/results.py --only out --shape 20000x20000   # one part alone; all files of a huge slide and fragment
+    python bench/results.py --only out --shape 20000x20000 --challenges cells --network   # by the network, not by Otsu
 
 Times of a browser need Playwright and chromium; without them those rows are left out, with a reason.
 """
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--challenges", default=",".join(COST_CASES), help="for out (cells, ink) and cost")
     parser.add_argument("--shape", help="height x width of the largest picture  [default: 8181x6330]")
+    parser.add_argument("--network", action="store_true", help="cells of out are answered by the network, not by Otsu")
     given = parser.parse_args()
     quick, parts, names = given.quick, given.only.split(","), given.challenges.split(",")
     shape = (600, 500) if quick else (8181, 6330)
@@ -55,7 +57,8 @@ def main() -> None:
             large(folder / "large", (1500, 2100) if quick else shape)
         for challenge in ("ink", "cells") if "out" in parts else ():
             if challenge in names:
-                whole_out(folder / f"whole-{challenge}", challenge, shape, write="all" if given.shape else None)
+                how = {"write": "all" if given.shape else None, "network": given.network}
+                whole_out(folder / f"whole-{challenge}", challenge, shape, **how)
         for challenge in names if "cost" in parts else ():
             cost(folder / challenge, challenge, quick=quick)
 
@@ -188,10 +191,10 @@ OUT_SLICES = 3
 """Slices of the fragment: what is written for 65 is the same, and predicting them takes hours."""
 
 
-def whole_out(folder: Path, name: str, shape: tuple[int, int], *, write: str | None) -> None:
+def whole_out(folder: Path, name: str, shape: tuple[int, int], *, write: str | None, network: bool) -> None:
     """All that `handlens solve` leaves for one large image, by file, and its peak memory.
 
-    A few slices, one turn, or Otsu for cells. `write` names the files, None: the usual ones.
+    A few slices, one turn, or Otsu for cells unless by the `network`. `write` names the files, None: the usual ones.
     """
     challenge = registry.challenge(name)
     made = folder / "made"
@@ -201,7 +204,7 @@ def whole_out(folder: Path, name: str, shape: tuple[int, int], *, write: str | N
         data, options = next(path for path in (made / "test").iterdir() if path.is_dir()), ["--turns", "1"]
     else:
         pipeline.sample(challenge, made, seed=3, cases=1, size=1000)
-        data, options = folder / "slide.tif", ["--solver", "baseline"]
+        data, options = folder / "slide.tif", [] if network else ["--solver", "baseline"]
         _tile_slide(next((made / "test" / "im").iterdir()), data, shape)
     out = folder / "out"
     options += ["--write", write] if write else []
@@ -257,6 +260,9 @@ def cost(folder: Path, name: str, *, quick: bool) -> None:
     """Processor time of the page as a share of that of solving, each measured in this process."""
     challenge = registry.challenge(name)
     cases, size = (1, 96) if quick else COST_CASES[name]
+    pipeline.sample(challenge, folder / "first", seed=4, cases=1, size=128)  # imports are no part of either
+    pipeline.solve(challenge, folder / "first", folder / "first-out", for_report=True)
+    pipeline.report_solve(challenge, folder / "first-out")
     pipeline.sample(challenge, folder / "data", seed=3, cases=cases, size=size)
     solving = timed(lambda: pipeline.solve(challenge, folder / "data", folder / "plain"))
     kept = timed(lambda: pipeline.solve(challenge, folder / "data", folder / "out", for_report=True))

@@ -80,7 +80,7 @@ def test_solve_leaves_a_submission_and_a_score(cells, tmp_path):
     solved = pipeline.solve(registry.challenge("cells"), cells, tmp_path / "out")
     page = json.loads((tmp_path / "out" / "score.json").read_text())
     files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"run.json", "score.json", "submission.csv", "0.mask.png", "objects.csv"} <= files
+    assert {"run.json", "score.json", "submission.csv", "00.mask.png", "objects.csv"} <= files
     assert not (tmp_path / "out" / UNFINISHED).exists()
     assert read_manifest(tmp_path / "out")["finished"] is True
     assert page["score"] == solved.score.value > page["empty_score"]

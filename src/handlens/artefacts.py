@@ -34,11 +34,17 @@ def choose(text: str | None, known: Sequence[str], default: Sequence[str]) -> fr
 def file_of(out: Path, case: Case, ending: str) -> Path:
     """`OUT/ID.ending`; letters of an id that a file's name cannot have are replaced, and told apart by a checksum.
 
+    An id that is a number stands for a picture whose name may begin with zeros: people look for that name.
+
     >>> file_of(Path("out"), Case("forged/12", Path()), "mask.png").name
     'forged-12-6c9a1d73.mask.png'
+    >>> file_of(Path("out"), Case("7", Path("im/07.png")), "mask.png").name
+    '07.mask.png'
     """
-    plain = re.sub(r"[^\w.-]+", "-", case.id).strip(".-")[:100]
-    name = plain if plain == case.id else f"{plain or 'case'}-{sha256(case.id.encode()).hexdigest()[:8]}"
+    stem = case.path.stem if case.id.isdigit() else ""
+    id = stem if stem.isdigit() and stem.lstrip("0") == case.id.lstrip("0") else case.id
+    plain = re.sub(r"[^\w.-]+", "-", id).strip(".-")[:100]
+    name = plain if plain == id else f"{plain or 'case'}-{sha256(id.encode()).hexdigest()[:8]}"
     return out / f"{name}.{ending}"
 
 

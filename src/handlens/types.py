@@ -225,6 +225,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
                  after the folder that they lie in
     adjust       how answers change with a threshold; None where they do not
     cheap_baseline  whether the baseline is so fast that every report may compare with it
+    constants    answers that look at nothing, by name, beside the empty one: what a score has to beat
     """
 
     view: Callable[[Path, Case, AnswerT, LabelT | None, SettingsT], CaseView]
@@ -238,6 +239,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     files: Mapping[str, str] = field(default_factory=dict)
     adjust: Adjusting[AnswerT, SettingsT] | None = None
     cheap_baseline: bool = False
+    constants: Mapping[str, Callable[[Case, SettingsT], AnswerT]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

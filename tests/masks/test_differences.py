@@ -11,7 +11,7 @@ from handlens.masks.metrics import compare
 from handlens.masks.rle import encode
 from handlens.masks.showing import reasons
 
-WORDS = dict.fromkeys(("missed", "extra", "merged", "split", "extent"), "x")
+WORDS = dict.fromkeys(("missed", "mostly missed", "extra", "mostly extra", "merged", "split", "extent"), "x")
 
 
 def runs(*rows):
@@ -28,6 +28,9 @@ def runs(*rows):
         (["##.##"], ["#####"], {"split": 1}),
         (["##..#"], ["##..."], {"extra": 1}),
         (["##"], ["##"], {}),
+        (["#...#"], ["#####"], {"missed": 3}),
+        (["#####"], ["#...#"], {"extra": 3}),
+        (["#...."], ["#####"], {"missed": 4}),
     ],
 )
 def test_kinds_of_errors(said, there, kinds):
@@ -36,6 +39,11 @@ def test_kinds_of_errors(said, there, kinds):
     for each in found:
         sums[each.kind] = sums.get(each.kind, 0) + each.pixels
     assert sums == kinds
+
+
+def test_a_piece_that_was_found_in_part_is_not_said_to_be_unseen():
+    found = reasons(runs("#...#"), runs("#####"), (1, 5), 0.25, {**WORDS, "mostly missed": "most of it was missed"})
+    assert [(each.kind, each.text) for each in found] == [("missed", "most of it was missed, 3 pixels")]
 
 
 @given(st.data())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from handlens.masks.components import Components, number_in_order
-from handlens.masks.outlines import area, trace
+from handlens.masks.outlines import area, smooth, trace
 from handlens.masks.rle import Rle
 
 MASKS = arrays(bool, st.tuples(st.integers(1, 10), st.integers(1, 10)))
@@ -75,3 +75,23 @@ def test_a_hole_is_a_ring_of_its_own_with_a_negative_area():
     mask[2, 2] = False
     outer, hole = trace_mask(mask)
     assert (area(outer), area(hole)) == (25, -1)
+
+
+@given(LABELS)
+def test_smooth_outlines_stay_within_a_pixel_and_keep_their_objects(labels):
+    exact = list(trace(objects_of(labels)))
+    for rings, smoothed in zip(exact, smooth(exact), strict=True):
+        assert len(rings) == len(smoothed)
+        for ring, found in zip(rings, smoothed, strict=True):
+            assert area(found) / area(ring) > 0.5
+            corners = np.array([np.linspace(a, b, 9) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)])
+            away = np.linalg.norm(np.array(found)[:, None] - corners.reshape(1, -1, 2), axis=2).min(axis=1)
+            assert away.max() <= 1
+
+
+def test_smooth_outlines_of_a_disk_have_few_corners():
+    y, x = np.mgrid[-12:13, -12:13]
+    ((ring,),) = trace(objects_of((x**2 + y**2 <= 100).astype(int)))
+    (((found,)),) = smooth([[ring]])
+    assert len(found) < len(ring) / 2
+    assert area(found) == pytest.approx(area(ring), rel=0.05)

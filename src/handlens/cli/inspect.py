@@ -10,7 +10,7 @@ from typing import Literal
 import click
 
 from handlens.cli.options import CLUSTER, JSON, OVERWRITE, PATH
-from handlens.cli.output import fail, message, print_json, progress_bar, resumable, show, with_verbosity
+from handlens.cli.output import Verbosity, fail, message, print_json, progress_bar, resumable, show, with_verbosity
 from handlens.errors import counted
 
 
@@ -46,7 +46,7 @@ def inspect(
     """Find regions of figures that are copies of others, and show them side by side.
 
     FIGURES are PNG, JPEG, TIFF and PDF files, every page of them, or folders of such files; also their addresses
-    (https://, s3://).
+    (https://, s3://). Of every pair a few facts are printed; with -v and --json all that was measured.
     """
     from handlens.challenges.forgery import inspection
     from handlens.challenges.forgery.inspection import tables
@@ -84,7 +84,7 @@ def inspect(
         if "error" in record:
             fail(f"handlens: {record['figure']}: {record['error']}")
         elif not as_json:
-            show(inspection.table(record))
+            show(inspection.table(record, all_numbers=Verbosity.level > 0))
     if unread:
         message(f"not looked at: {describe_skipped(unread)}")
     if out:

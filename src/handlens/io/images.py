@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,39 @@ def read_image(path: Path) -> Array:
     return picture
 
 
+@contextmanager
+def remembering_picture() -> Iterator[None]:
+    """While it lasts, a picture that `read_rgb` is asked for again, and is not too large, is not decoded again."""
+    token = _REMEMBERED.set([])
+    try:
+        yield
+    finally:
+        _REMEMBERED.reset(token)
+
+
+REMEMBERED_PIXELS = 40_000_000
+"""Of the largest picture that is remembered, 120 MB."""
+
+_REMEMBERED: ContextVar[list[tuple[Path, npt.NDArray[np.uint8]]] | None] = ContextVar("remembered", default=None)
+"""The last picture and where it was; None where pictures are not remembered."""
+
+
 def read_rgb(path: Path) -> npt.NDArray[np.uint8]:
     """A picture as (H, W, 3) uint8: grey repeated, alpha dropped, 16 bits reduced to 8."""
+    remembered = _REMEMBERED.get()
+    if remembered is None:
+        return _read_rgb(path)
+    if not remembered or remembered[0][0] != path:
+        remembered.clear()
+        picture = _read_rgb(path)
+        if picture.size > 3 * REMEMBERED_PIXELS:
+            return picture
+        picture.flags.writeable = False
+        remembered.append((path, picture))
+    return remembered[0][1]
+
+
+def _read_rgb(path: Path) -> npt.NDArray[np.uint8]:
     picture = read_image(path)
     if picture.dtype == np.uint16:
         picture = (picture >> 8).astype(np.uint8)
@@ -143,14 +175,14 @@ def read_mask(path: Path) -> npt.NDArray[np.bool_]:
     return (picture if picture.ndim == 2 else _as_grey(picture)) > 127
 
 
-def write_png(path: Path, array: Array) -> None:
-    """uint8 (H, W), (H, W, 3) or (H, W, 4), uint16 (H, W), or bool (H, W) as 0 and 255."""
+def write_png(path: Path, array: Array, *, level: int = 3) -> None:
+    """uint8 (H, W), (H, W, 3) or (H, W, 4), uint16 (H, W), or bool (H, W) as 0 and 255; deflated at a level to 9."""
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
     if array.dtype == bool:
         array = array.astype(np.uint8) * 255
-    Image.fromarray(array).save(path, format="PNG", compress_level=3)
+    Image.fromarray(array).save(path, format="PNG", compress_level=level)
 
 
 def write_jpeg(path: Path, array: Array, *, quality: int) -> None:

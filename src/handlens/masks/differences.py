@@ -27,13 +27,20 @@ TOUCH = 0.1
 class Difference:
     """A piece of a mask, what is wrong with it, and how many of its pixels the other mask does not have.
 
-    `box` is its top, left, bottom and right, ends excluded; `pieces` are those of the other mask that it is about.
+    `box` is its top, left, bottom and right, ends excluded; `pieces` are those of the other mask that it is about. A
+    piece of which more than half is in no other is `missed` or `extra`, whatever its rest touches: that is what it
+    costs.
     """
 
     kind: Kind
     pixels: int
     box: tuple[int, int, int, int]
     pieces: int
+
+    @property
+    def word(self) -> str:
+        """The kind, or `mostly missed` and `mostly extra` of a piece of which a part is in the other mask too."""
+        return f"mostly {self.kind}" if self.pieces and self.kind in ("missed", "extra") else self.kind
 
 
 def differences(predicted: Rle, true: Rle, shape: Shape) -> list[Difference]:
@@ -61,11 +68,12 @@ def _named(
     pieces: Components, wrong: IntArray, partners: IntArray, alone: Kind, several: Kind, one_of: Kind, shared: IntArray
 ) -> list[Difference]:
     """The pieces of one mask that have pixels of their own, each with its kind."""
-    boxes = pieces.boxes
+    boxes, areas = pieces.boxes, pieces.areas
     found = []
     for number in np.flatnonzero(wrong).tolist():
         count = int(partners[number])
-        kind: Kind = alone if not count else several if count > 1 else one_of if shared[number] else "extent"
+        most = wrong[number] > areas[number] / 2
+        kind: Kind = alone if not count or most else several if count > 1 else one_of if shared[number] else "extent"
         top, left, bottom, right = boxes[number].tolist()
         found.append(Difference(kind, int(wrong[number]), (top, left, bottom, right), count))
     return found

@@ -5,8 +5,8 @@ Made from runs, without pixels, and for many objects together: a slide has tens 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,15 @@ from handlens.masks.components import Components
 
 Ring = list[tuple[int, int]]
 """Corners (x, y) of a closed line, the first not repeated at the end; pixel (row 0, column 0) spans 0 to 1."""
+
+SmoothRing = list[tuple[float, float]]
+"""The same with corners anywhere."""
+
+SMOOTHED = 0.75
+"""Pixels that a smooth outline may lie from the middles of the edges that it stands for. By hand: outlines of the 1,183
+nuclei of three slides have 16 corners for 71 with it, and areas that differ by 0.8 %, as a mean."""
+
+OBJECTS_AT_ONCE = 1000
 
 RUNS_AT_ONCE = 200_000
 """Runs whose corners are made together: some 50 MB of arrays."""
@@ -127,7 +136,45 @@ def _cycles(following: list[int]) -> tuple[list[int], list[int]]:
     return members, firsts
 
 
-def area(ring: Ring) -> float:
+def smooth(outlines: Iterable[Sequence[Ring]]) -> Iterator[list[SmoothRing]]:
+    """The same outlines without their stairs: within a pixel of the edges, with few corners.
+
+    They go through the middles of the edges of pixels. An outline that would lose its area stays as it is.
+
+    >>> stairs = [(0, 0), (6, 0), (6, 1), (5, 1), (5, 2), (4, 2), (4, 3), (3, 3), (3, 4), (2, 4), (2, 5), (1, 5)]
+    >>> [len(ring) for ring in next(smooth([[[*stairs, (1, 6), (0, 6)]]]))]
+    [3]
+    """
+    objects = iter(outlines)
+    while some := list(islice(objects, OBJECTS_AT_ONCE)):
+        rings = iter(_smooth_rings([ring for rings in some for ring in rings]))
+        for each in some:
+            yield list(islice(rings, len(each)))
+
+
+def _smooth_rings(rings: Sequence[Ring]) -> Iterator[SmoothRing]:
+    import cv2
+
+    counts = np.array([len(ring) for ring in rings])
+    corners = np.array([corner for ring in rings for corner in ring], np.float32)
+    last = counts.cumsum()
+    following = np.arange(1, len(corners) + 1)
+    following[last - 1] = last - counts
+    edges = corners[following] - corners
+    share = np.minimum(0.5, 0.5 / np.maximum(np.abs(edges).sum(axis=1), 0.5))[:, None]  # of an edge: half a pixel
+    points = np.stack([corners + share * edges, corners + (1 - share) * edges], axis=1)
+    for ring, end, count in zip(rings, last.tolist(), counts.tolist(), strict=True):
+        found = cv2.approxPolyDP(points[end - count : end].reshape(-1, 1, 2), SMOOTHED, True)[:, 0]
+        line = [(_short(x), _short(y)) for x, y in found.tolist()]
+        yield line if 2 * area(line) / area(ring) > 1 else [(x, y) for x, y in ring]
+
+
+def _short(value: float) -> float:
+    """A whole number without its `.0`."""
+    return int(value) if value == int(value) else value
+
+
+def area(ring: Sequence[tuple[float, float]]) -> float:
     """Pixels inside: positive for outer rings, negative for holes.
 
     >>> area([(0, 0), (2, 0), (2, 1), (0, 1)])

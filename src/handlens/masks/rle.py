@@ -63,6 +63,12 @@ class Rle:
 EMPTY = Rle(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+def whole(shape: Shape) -> Rle:
+    """Every pixel of a picture, in either order."""
+    pixels = shape[0] * shape[1]
+    return Rle(np.array([0], np.int64), np.array([pixels], np.int64)) if pixels else EMPTY
+
+
 # --- text ---------------------------------------------------------------------------------------------------------
 
 

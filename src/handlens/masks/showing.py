@@ -66,13 +66,16 @@ def mask_layers(answer: Rle, label: Rle | None, shape: Shape, *, filled: bool = 
 
 
 def reasons(answer: Rle, label: Rle, shape: Shape, lost: float, words: Mapping[str, str]) -> list[Reason]:
-    """Why points were lost: `lost` of them, shared among the wrong pixels; `words` has a sentence for each kind."""
+    """Why points were lost: `lost` of them, shared among the wrong pixels.
+
+    `words` has a sentence for each word of a `Difference`.
+    """
     found = differences(answer, label, shape)
     wrong = sum(each.pixels for each in found)
     if not wrong:
         return []
     shown = [
-        Reason(each.kind, f"{words[each.kind]}, {each.pixels:,} pixels", lost * each.pixels / wrong, each.box)
+        Reason(each.kind, f"{words[each.word]}, {each.pixels:,} pixels", lost * each.pixels / wrong, each.box)
         for each in found[:REASONS_MOST]
     ]
     return [*shown, *_rest(found[REASONS_MOST:], lost / wrong)]

@@ -14,7 +14,7 @@ from handlens.errors import DataError, counted
 from handlens.report.interval import bootstrap
 from handlens.report.page import ShownCase
 from handlens.report.pictures import PictureStore, draw_case
-from handlens.types import AnyChallenge, Case, CaseScore, Reporting
+from handlens.types import AnyChallenge, Case, CaseScore, Reporting, Truth
 from handlens.views import CaseView, Reason, Section, Table
 
 INLINE_PIXELS = 40_000_000
@@ -137,6 +137,22 @@ def interval_of(challenge: AnyChallenge, scores: Sequence[CaseScore], settings: 
     return bootstrap(len(scores), lambda chosen: reporting.rescore(scores, chosen, settings)) if reporting else None
 
 
+def constant_scores(challenge: AnyChallenge, known: ReportedCases, settings: Any) -> dict[str, float]:
+    """What answers that look at nothing score on the same cases; none where the size of a case is not known."""
+    constants = challenge.report.constants if challenge.report else {}
+    cases = [case for case in known.cases if case.id in known.labels]
+    if len(cases) < len(known.cases) or any(case.shape is None for case in cases):
+        return {}
+    truth = Truth(tuple(cases), lambda case: known.labels[case.id])
+    try:
+        return {
+            name: challenge.score({case.id: answer(case, settings) for case in cases}, truth, settings).value
+            for name, answer in constants.items()
+        }
+    except DataError:  # of a picture that was named already
+        return {}
+
+
 def marks_of(reporting: Reporting[Any, Any, Any] | None, score: float | None) -> dict[str, float]:
     return {mark.name: mark.value for mark in reporting.marks} if reporting and score is not None else {}
 
@@ -157,15 +173,18 @@ def verdict_of(
     empty: float | None,
     interval: tuple[float, float] | None = None,
     cases: Sequence[ShownCase] = (),
+    constants: Mapping[str, float] | None = None,
 ) -> str:
-    """The score; without one what was found in a single case, or how many were answered."""
+    """The score and those of looking at nothing; without one what was found in a single case, or how many there are."""
     if score is None:
         if len(cases) == 1 and cases[0].words:
             return f"{cases[0].id}: {cases[0].words}"
         return f"{counted(len(cases), 'case')} answered. No score: there are no labels for them."
     metric = challenge.metric.partition(",")[0].partition(":")[0]
     bounds = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
-    return f"{metric} {score:.4f}{bounds}" + ("" if empty is None else f"; predicting nothing gives {empty:.4f}")
+    nothing = {} if empty is None else {"predicting nothing": empty}
+    beside = ", ".join(f"{name} gives {value:.4f}" for name, value in {**nothing, **(constants or {})}.items())
+    return f"{metric} {score:.4f}{bounds}" + (f"; {beside}" if beside else "")
 
 
 def versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ from handlens.pipeline.folders import open_truth
 from handlens.pipeline.reporting import (
     ReportedCases,
     about_score,
+    constant_scores,
     interval_of,
     marks_of,
     open_pictures,
@@ -48,18 +49,19 @@ def report_score(
     shown = [show_case(challenge, page.parent, known, number, settings, store) for number in range(len(cases))]
     empty = {case.id: challenge.empty(case, settings) for case in cases}
     empty_score = challenge.score(empty, Truth(tuple(cases), lambda case: labels[case.id]), settings).value
+    constants = constant_scores(challenge, known, settings)
     interval = interval_of(challenge, list(score.cases), settings)
     report = Report(
         kind="score",
         title=f"{challenge.title}: {file.name}",
         subtitle=f"scored against {truth}",
-        verdict=verdict_of(challenge, score.value, empty_score, interval),
+        verdict=verdict_of(challenge, score.value, empty_score, interval, constants=constants),
         state="scored",
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value,
         interval=interval,
-        references={"empty answer": empty_score, **marks_of(challenge.report, score.value)},
+        references={"empty answer": empty_score, **constants, **marks_of(challenge.report, score.value)},
         score_about=about_score(challenge, len(score.cases), score.value),
         notes=list(score.notes),
         sections=[*parts_of(score.parts), *where_lost(shown), *own_sections(challenge, known, settings)],

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import quote
 from handlens.artefacts import files_of_cases
 from handlens.errors import DataError, HandlensError, counted
 from handlens.io.gate import place
+from handlens.io.images import remembering_picture
 from handlens.io.submissions import require_submission, write_submission
 from handlens.pipeline.folders import find_truth, read_cases
 from handlens.pipeline.loading import load, training_truth
@@ -23,6 +25,7 @@ from handlens.pipeline.reporting import (
     ReportedCases,
     about_file,
     about_score,
+    constant_scores,
     folders_of_files,
     interval_of,
     marks_of,
@@ -37,7 +40,7 @@ from handlens.pipeline.reporting import (
 from handlens.pipeline.runs import package_version
 from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
 from handlens.settings import fields_of
-from handlens.types import AnyChallenge, Case, CaseScore, Part, Truth, Work
+from handlens.types import AnyChallenge, Case, CaseScore, Part, Predictor, Truth, Work
 from handlens.views import Section, Table
 
 SCORE_FILE = "score.json"
@@ -69,21 +72,25 @@ def report_solve(
     store = open_pictures(known, out / FILES)
     scores = [known.scores[case.id] for case in known.cases if case.id in known.scores]
     references = {} if page["empty_score"] is None else {"empty answer": page["empty_score"]}
+    constants = constant_scores(challenge, known, settings) if scores else {}
     reporting = challenge.report
-    if scores and (baseline or (reporting is not None and reporting.cheap_baseline and page["solver"] == "model")):
-        references |= _baseline(challenge, known, folder, settings)
+    cheap = reporting is not None and reporting.cheap_baseline and page["solver"] == "model"
+    beside = _Baseline(challenge, known, folder, settings) if scores and (baseline or cheap) else None
     score = page["score"]
     interval = interval_of(challenge, scores, settings) if scores else None
     files = files_of_cases(out, known.cases, folders_of_files(challenge))
-    cases = [
-        show_case(challenge, out, known, number, settings, store, files[case.id])
-        for number, case in enumerate(known.cases)
-    ]
+    cases = []
+    with remembering_picture():
+        for number, case in enumerate(known.cases):
+            cases.append(show_case(challenge, out, known, number, settings, store, files[case.id]))
+            if beside is not None:
+                beside.answer(case)
+    references |= constants | (beside.scores() if beside else {})
     report = Report(
         kind="solve",
         title=f"{challenge.title}: {cases[0].id if len(cases) == 1 else counted(page['count'], 'case')}",
         subtitle=f"{folder.name or folder} · {challenge.asks.replace('`', '')}",
-        verdict=verdict_of(challenge, score, page["empty_score"], interval, cases),
+        verdict=verdict_of(challenge, score, page["empty_score"], interval, cases, constants),
         state="scored" if score is not None else "",
         challenge=challenge.name,
         metric=challenge.metric,
@@ -187,25 +194,33 @@ def _truth(challenge: AnyChallenge, folder: Path, part: Part | None, settings: A
     return challenge.open_truth(place, settings) if place else None
 
 
-def _baseline(challenge: AnyChallenge, known: ReportedCases, folder: Path, settings: Any) -> dict[str, float]:
+class _Baseline:
     """What the baseline scores on the same cases; nothing where there is none, or a case cannot be read."""
-    if challenge.baseline is None or not known.labels:
-        return {}
-    try:
-        predictor = load(
-            challenge,
-            settings=settings,
-            solver="baseline",
-            training=partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings),
-        )
-        answers = {}
-        for case in known.cases:
-            with predictor.decode(case) as decoded:
-                answers[case.id] = predictor.predict(decoded, Work()).answer
-    except HandlensError:
-        return {}
-    truth = Truth(tuple(known.cases), lambda case: known.labels[case.id])
-    return {"baseline": challenge.score(answers, truth, settings).value}
+
+    def __init__(self, challenge: AnyChallenge, known: ReportedCases, folder: Path, settings: Any) -> None:
+        self.challenge, self.known, self.settings = challenge, known, settings
+        self.answers: dict[str, Any] = {}
+        self.predictor: Predictor[Any, Any] | None = None
+        if challenge.baseline is None or not known.labels:
+            return
+        training = partial(training_truth, challenge.open_truth, challenge.read_cases, folder, settings)
+        with suppress(HandlensError):
+            self.predictor = load(challenge, settings=settings, solver="baseline", training=training)
+
+    def answer(self, case: Case) -> None:
+        if self.predictor is None:
+            return
+        try:
+            with self.predictor.decode(case) as decoded:
+                self.answers[case.id] = self.predictor.predict(decoded, Work()).answer
+        except HandlensError:
+            self.predictor = None
+
+    def scores(self) -> dict[str, float]:
+        if self.predictor is None:
+            return {}
+        truth = Truth(tuple(self.known.cases), lambda case: self.known.labels[case.id])
+        return {"baseline": self.challenge.score(self.answers, truth, self.settings).value}
 
 
 def _facts(page: Mapping[str, Any], folder: Path, settings: Any, seconds: float | None) -> dict[str, Any]:
@@ -250,7 +265,10 @@ def _files(out: Path) -> list[str]:
 
 
 def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Path:
-    """One page with the cases of several reports, by the name of each; links lead to their own pages."""
+    """One page with the cases of several reports, by the name of each; links lead to their own pages.
+
+    Their data is drawn, and what predictors say of drawn pictures is for people with others: it stays on those pages.
+    """
     rows = [
         (name, report.metric, len(report.cases), report.score, *(report.interval or (None, None)))
         for name, (_, report) in reports.items()
@@ -262,6 +280,7 @@ def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Pa
             id=f"{name} {case.id}",
             place=place,
             tags=(name, *case.tags),
+            warnings=(),
             pictures=_moved(case.pictures, name),
             files=[(file, f"{quote(name)}/{address}", about) for file, address, about in case.files],
         )
@@ -271,7 +290,7 @@ def report_several(reports: Mapping[str, tuple[Path, Report]], page: Path) -> Pa
     report = Report(
         kind="demo",
         title=f"{counted(len(reports), 'challenge')}, solved and scored",
-        subtitle="Synthetic data. Choose a challenge under Show, and click on a case to look at it.",
+        subtitle="Drawn by handlens, no real data. Choose a challenge under Show, and click on a case to look at it.",
         verdict=" · ".join(f"{name} {one.score:.3f}" for name, (_, one) in reports.items() if one.score is not None),
         state="scored",
         sections=[Section("Scores", "", [Table("", columns, rows)])],

@@ -44,7 +44,7 @@ def answers(solved):
 def test_all_files_are_there(solved):
     names = {path.name for path in (solved / "out").iterdir()}
     for kind in ("mask.png", "overlay.png", "labels.tif", "geojson"):
-        assert {f"0.{kind}", f"1.{kind}"} <= names
+        assert {f"00.{kind}", f"01.{kind}"} <= names
     assert {"objects.csv", "summary.csv", "submission.csv"} <= names
     assert not [name for name in names if "part" in name]
 
@@ -52,10 +52,10 @@ def test_all_files_are_there(solved):
 def test_mask_labels_and_outlines_are_the_submission(solved):
     for id, runs in answers(solved).items():
         mask = decode(runs, (200, 200), order="rows")
-        assert np.array_equal(np.asarray(Image.open(solved / "out" / f"{id}.mask.png")), mask)
-        labels = read_image(solved / "out" / f"{id}.labels.tif")
+        assert np.array_equal(np.asarray(Image.open(solved / "out" / f"0{id}.mask.png")), mask)
+        labels = read_image(solved / "out" / f"0{id}.labels.tif")
         assert np.array_equal(labels > 0, mask)
-        page = json.loads((solved / "out" / f"{id}.geojson").read_text())
+        page = json.loads((solved / "out" / f"0{id}.geojson").read_text())
         assert page["type"] == "FeatureCollection"
         assert len(page["features"]) == labels.max()
         for number, feature in enumerate(page["features"], 1):
@@ -81,7 +81,7 @@ def fill(polygons, shape):
 def test_tables_are_in_micrometres(solved):
     with (solved / "out" / "objects.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    labels = read_image(solved / "out" / "0.labels.tif")
+    labels = read_image(solved / "out" / "00.labels.tif")
     mine = [row for row in rows if row["image"] == "0"]
     assert len(mine) == labels.max()
     assert float(mine[0]["area_um2"]) == pytest.approx((labels == 1).sum() * 0.25**2)
@@ -164,9 +164,9 @@ def test_the_overlay_of_a_large_image_is_smaller_and_its_outlines_stay(solved, t
     monkeypatch.setattr(reduction, "OVERLAY_PIXELS", 10_000)
     settings = CELLS.settings(write="mask,overlay")
     pipeline.solve(CELLS, solved / "data", tmp_path / "out", settings=settings, solver="baseline")
-    small, whole = (np.asarray(Image.open(place / "0.overlay.png")) for place in (tmp_path / "out", solved / "out"))
+    small, whole = (np.asarray(Image.open(place / "00.overlay.png")) for place in (tmp_path / "out", solved / "out"))
     assert (small.shape, whole.shape) == ((100, 100, 3), (200, 200, 3))
     outlines = (whole == COLOUR).all(axis=2).reshape(100, 2, 100, 2).any(axis=(1, 3))
     assert outlines.any()
     assert np.array_equal((small == COLOUR).all(axis=2), outlines)
-    assert read_image(tmp_path / "out" / "0.mask.png").shape == (200, 200)
+    assert read_image(tmp_path / "out" / "00.mask.png").shape == (200, 200)

@@ -376,15 +376,43 @@ def test_outlines_in_the_record_give_the_regions_back(report):
 
 
 def test_the_table_fits_a_terminal(report):
-    text = "\n".join(words.table(record) for record in report[0])
+    text = "\n".join(words.table(record, all_numbers=True) for record in report[0])
     assert max(map(len, text.splitlines())) <= words.WIDTH == 80
     assert "1a and 1c: mirrored, turned 90 degrees clockwise" in text
     assert "keypoints: inliers 34, correlation 0.974" in text
     assert "worth a look, not counted" in text
 
 
+def test_a_few_facts_are_printed_of_every_pair(report):
+    text = " ".join("\n".join(words.table(record) for record in report[0]).split())
+    assert "found by keypoints; correlation 0.9" in text
+    assert "inliers" not in text
+
+
+@pytest.mark.parametrize(
+    ("seams", "said"),
+    [
+        ({"seam": 0.5, "other_seam": 0.4, "seam_of_copy": 1}, "no seam"),
+        ({"seam": 0.7, "other_seam": 0.4, "seam_of_copy": 1}, "a seam around 1b, none around the other"),
+        ({"seam": 0.7, "other_seam": 0.4, "seam_of_copy": 0}, "a seam around 1a, none around the other"),
+        ({"seam": 0.7, "other_seam": 0.6, "seam_of_copy": 0}, "a seam around 1a and 1b"),
+    ],
+)
+def test_chance_and_seam_are_told_in_words(seams, said):
+    alike = dict.fromkeys(("detail", "grain", "denoised", "band_pass"), np.tanh(0.5))
+    seen = {**alike, **seams, "pixels": 103, "typical_significance": 10, "sharpest_seam": 0.6}
+    alone = {f"{name}_autocorrelation": np.exp(-np.pi) for name in alike}  # every pixel speaks for itself
+    match = Match(disc(70, 70, 20), disc(200, 70, 20), np.eye(2, 3), "objects", {**seen, **alone})
+    told = words.describe_facts(match, ("1a", "1b"), {"correlation": 0.98})
+    assert told[1:] == [
+        "correlation 0.980 once aligned",
+        "2.0 times as far beyond chance as a usual pair of this figure",
+        said,
+    ]
+
+
 def test_a_long_table_is_cut_and_says_so():
-    match = {"source": "1a", "copy": "1b", "transform": "moved", "tier": "dense", "evidence": {}}
+    match = {"source": "1a", "copy": "1b", "transform": "moved", "tier": "dense", "evidence": {}, "facts": ["a fact"]}
     group = {"name": "1", "probability": 0.9, "confidence": "high", "regions": [], "matches": [match] * 25}
     record = {"figure": "a", "width": 9, "height": 9, "verdict": "found", "groups": [group], "doubtful": []}
     assert words.table(record).count("1a and 1b") == words.MATCHES_SHOWN

@@ -36,6 +36,7 @@ CHALLENGE = Challenge(
         keep=Artefact("report", frozenset({"probability"}), lazy(f"{__name__}.report:keep_probability")),
         adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
         marks=score.MARKS,
+        constants={"nuclei everywhere": lazy(f"{__name__}.report:everywhere")},
         marks_about=score.MARKS_ABOUT,
         files={
             "mask.png": "white where nuclei are",

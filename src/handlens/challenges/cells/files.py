@@ -20,7 +20,7 @@ from handlens.io.png import write_bands
 from handlens.io.reduction import overlay_factor, reduce_bands, reduced_shape
 from handlens.io.row_reader import RowReader
 from handlens.masks.components import Components
-from handlens.masks.outlines import Ring, area, trace
+from handlens.masks.outlines import area, smooth, trace
 from handlens.masks.rle import Rle, decode_bands
 from handlens.types import Case, Prediction
 
@@ -34,6 +34,9 @@ COLOUR = (230, 159, 0)
 """Orange of Okabe and Ito, which colour-blind people can tell from stained tissue."""
 
 BAND_ROWS = 256
+PLACES = ("centre_", "width_", "height_")
+"""Beginnings of the names of measurements that an outline does not need."""
+
 CLASS = {"name": "Nucleus", "color": list(COLOUR)}
 
 
@@ -61,15 +64,19 @@ class CellsFiles:
         if self.kinds & {"geojson", "table"}:
             found = measure(objects, image, mpp=self.mpp)
             if "geojson" in self.kinds:
-                write_geojson(file_of(out, case, "geojson"), trace(objects), found)
+                outlines = smooth(trace(objects)) if is_large(shape) else trace(objects)
+                write_geojson(file_of(out, case, "geojson"), outlines, found)
             if "table" in self.kinds:
-                _write_part(file_of(out, case, PART), case, shape, found)
+                _write_part(_part_of(out, case.id), case, shape, found)
 
 
-def write_geojson(path: Path, outlines: Iterable[Sequence[Ring]], found: Measurements) -> None:
+AnyRing = Sequence[tuple[float, float]]
+
+
+def write_geojson(path: Path, outlines: Iterable[Sequence[AnyRing]], found: Measurements) -> None:
     """Outlines as QuPath imports them: detections with a class and measurements, in pixels of the image.
 
-    Each is written as it comes.
+    Each is written as it comes. Place and extent are what the outline says; `objects.csv` has them as numbers.
     """
     names = list(found.columns)
     with replacing(path) as temporary, temporary.open("wb") as stream:
@@ -80,9 +87,9 @@ def write_geojson(path: Path, outlines: Iterable[Sequence[Ring]], found: Measure
         stream.write(b"\n]}\n")
 
 
-def _feature(rings: Sequence[Ring], row: dict[str, Any]) -> dict[str, Any]:
+def _feature(rings: Sequence[AnyRing], row: dict[str, Any]) -> dict[str, Any]:
     number = row.pop("object")
-    measurements = {name: round(value, 4) for name, value in row.items()}
+    measurements = {name: round(value, 4) for name, value in row.items() if not name.startswith(PLACES)}
     polygons = [[_closed(ring) for ring in polygon] for polygon in _polygons(rings)]
     geometry = (
         {"type": "Polygon", "coordinates": polygons[0]}
@@ -93,7 +100,7 @@ def _feature(rings: Sequence[Ring], row: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Feature", "geometry": geometry, "properties": properties}
 
 
-def _polygons(rings: Sequence[Ring]) -> list[list[Ring]]:
+def _polygons(rings: Sequence[AnyRing]) -> list[list[AnyRing]]:
     """Outer rings, each with the holes in it; an object has one outer ring as a rule."""
     if len(rings) == 1:
         return [list(rings)]
@@ -102,7 +109,7 @@ def _polygons(rings: Sequence[Ring]) -> list[list[Ring]]:
     if len(outer) == 1:
         return [[outer[0], *holes]]
     boxes = [np.array(ring) for ring in outer]
-    found: list[list[Ring]] = [[ring] for ring in outer]
+    found: list[list[AnyRing]] = [[ring] for ring in outer]
     for hole in holes:
         point = np.array(hole[0])
         inside = [k for k, box in enumerate(boxes) if (box.min(0) <= point).all() and (point <= box.max(0)).all()]
@@ -110,7 +117,7 @@ def _polygons(rings: Sequence[Ring]) -> list[list[Ring]]:
     return found
 
 
-def _closed(ring: Ring) -> list[tuple[int, int]]:
+def _closed(ring: AnyRing) -> list[tuple[float, float]]:
     return [*ring, ring[0]]
 
 
@@ -142,6 +149,10 @@ def _edges(objects: Components) -> Iterator[npt.NDArray[np.bool_]]:
         before, current = current, after
 
 
+def _part_of(out: Path, id: str) -> Path:
+    return file_of(out, Case(id, Path()), PART)
+
+
 def _write_part(path: Path, case: Case, shape: tuple[int, int], found: Measurements) -> None:
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -153,7 +164,7 @@ def _write_part(path: Path, case: Case, shape: tuple[int, int], found: Measureme
 
 def join_tables(out: Path, ids: Sequence[str], *, mpp: float | None) -> None:
     """Write `objects.csv` of all images, and `summary.csv` with a row for each; nothing where no tables were made."""
-    parts = [file_of(out, Case(id, Path()), PART) for id in ids]
+    parts = [_part_of(out, id) for id in ids]
     if not all(part.is_file() for part in parts):
         return
     unit = "um" if mpp else "px"

@@ -19,7 +19,7 @@ from handlens.io.images import read_grey, write_png
 from handlens.io.row_reader import RowReader, lasting
 from handlens.masks.components import drop_small, fill_holes
 from handlens.masks.metrics import compare, dice
-from handlens.masks.rle import Rle, encode
+from handlens.masks.rle import Rle, encode, whole
 from handlens.masks.showing import along_rows, mask_layers, reasons
 from handlens.types import Case, Prediction, Shape
 from handlens.views import CaseView, Layer
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 WORDS = {
     "missed": "no cell was answered here",
+    "mostly missed": "most of this cell was not answered",
     "extra": "there is no cell here",
+    "mostly extra": "most of this is no cell",
     "merged": "cells that are apart, answered as one",
     "split": "one cell, answered as several",
     "extent": "the outline is too wide or too narrow",
@@ -59,12 +61,19 @@ def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsS
     return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
 
 
+def everywhere(case: Case, _settings: CellsSettings) -> Rle:
+    """The whole image as nuclei."""
+    if case.shape is None:
+        raise DataError("its size is not known: only a solution file was given")
+    return whole(case.shape)
+
+
 def keep_probability(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:
     """The probability of every pixel in 255 steps, of images that are not too large to be changed at once."""
     levels = prediction.artefacts[PROBABILITY]
     if levels.size <= MOST_PIXELS:
         with replacing(kept_file(out, case)) as temporary:
-            write_png(temporary, levels)
+            write_png(temporary, levels, level=1)
 
 
 def fitted_threshold(model: Path | None) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.forgery.detect.verifier.decision import FILE, SENSITIVITIES, included, read_decision
 from handlens.challenges.forgery.inspection import aligning
-from handlens.challenges.forgery.inspection.drawing import COLOURS, colour_of
+from handlens.challenges.forgery.inspection.drawing import COLOURS, SAME_FIELD, colour_of
 from handlens.challenges.forgery.inspection.naming import Named, name_groups
 from handlens.challenges.forgery.inspection.strips import draw_strip
 from handlens.challenges.forgery.inspection.words import confidence, describe_transform
@@ -49,6 +49,7 @@ def keep_findings(out: Path, case: Case, image: npt.NDArray[Any], prediction: Pr
         "probability": round(float(found.probability), 4),
         "doubtful": len(found.doubtful),
         "same_field": len(found.fields),
+        "fields": [format_lists([encode(group.mask(found.shape), order=ORDER)]) for group in found.fields],
         "lines": [line for group in counted_groups for line in _lines(group)],
         "strips": [],
         "groups": [
@@ -110,6 +111,11 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
     if label is not None and (said or label):
         layers.append(_disagreement(_union(said, shape), _union(there, shape)))
     kept = _kept(out, case)
+    if runs := kept.get("fields"):
+        shown = [decode(parse_lists(each, pixels=case.pixels)[0], shape, order=ORDER) for each in runs]
+        layers.append(
+            _marks("same field twice, not counted", _edges(shown, shape), (SAME_FIELD,) * len(shown), on=False)
+        )
     facts = {"probability of a copy": kept["probability"], "doubtful groups": kept["doubtful"]} if kept else {}
     facts |= {"fields shown twice": kept["same_field"]} if kept.get("same_field") else {}
     return CaseView(
@@ -185,9 +191,11 @@ def _edges(masks: Sequence[BoolArray], shape: Shape) -> npt.NDArray[np.uint8]:
     return drawn
 
 
-def _marks(name: str, numbers: npt.NDArray[np.uint8], palette: Sequence[tuple[int, int, int]]) -> Layer:
+def _marks(
+    name: str, numbers: npt.NDArray[np.uint8], palette: Sequence[tuple[int, int, int]], *, on: bool = True
+) -> Layer:
     shape = numbers.shape[0], numbers.shape[1]
-    return Layer(name, shape, lambda top, bottom: numbers[top:bottom], tuple(palette[: len(COLOURS)]))
+    return Layer(name, shape, lambda top, bottom: numbers[top:bottom], tuple(palette[: len(COLOURS)]), on)
 
 
 def _union(masks: Sequence[BoolArray], shape: Shape) -> BoolArray:

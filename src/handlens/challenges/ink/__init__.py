@@ -37,6 +37,7 @@ CHALLENGE = Challenge(
         keep=Artefact("report", frozenset({"map"}), lazy(f"{__name__}.report:keep_map")),
         adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
         marks=score.MARKS,
+        constants={"ink everywhere": lazy(f"{__name__}.report:everywhere")},
         marks_about=score.MARKS_ABOUT,
         files={
             "mask.png": "white where ink is",

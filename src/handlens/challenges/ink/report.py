@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.layout import find_files
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.options import FEW_SLICES, INCLUDED_MODEL
 from handlens.challenges.ink.predictor import MAP, as_fragment
@@ -19,10 +20,10 @@ from handlens.challenges.ink.window import FEW
 from handlens.errors import DataError
 from handlens.inference.model import Model, is_model, open_model
 from handlens.io.files import replacing
-from handlens.io.images import read_grey, write_png
+from handlens.io.images import read_grey, read_mask, write_png
 from handlens.masks.components import drop_small, join
 from handlens.masks.metrics import compare, fbeta
-from handlens.masks.rle import Rle, decode_rows, encode
+from handlens.masks.rle import Rle, decode_rows, encode, whole
 from handlens.masks.showing import mask_layers, reasons
 from handlens.types import Case, Prediction, Shape
 from handlens.views import CaseView, Layer
@@ -37,7 +38,9 @@ INFRARED = "ir.png"
 
 WORDS = {
     "missed": "ink that was not answered",
+    "mostly missed": "most of this ink was not answered",
     "extra": "no ink is here",
+    "mostly extra": "most of this is no ink",
     "merged": "strokes that are apart, answered as one",
     "split": "one stroke, answered as several",
     "extent": "the stroke is too wide or too narrow",
@@ -85,6 +88,14 @@ def view(out: Path, case: Case, answer: Rle, label: Rle | None, _settings: InkSe
         words=f"ink on {100 * share:.1f} % of the picture" if label is None else "",
         facts={"slices": stack.depth, "share of ink": share},
     )
+
+
+def everywhere(case: Case, _settings: InkSettings) -> Rle:
+    """All papyrus as ink: what the mask leaves of the picture."""
+    if case.shape is None:
+        raise DataError("its size is not known: only a solution file was given")
+    mask = find_files(case.path).mask if case.path != Path() else None
+    return whole(case.shape) if mask is None else encode(read_mask(mask), order=ORDER)
 
 
 def _stretched(read: Callable[[int, int], npt.NDArray[Any]], shape: Shape) -> Callable[[int, int], Bytes]:

@@ -42,11 +42,11 @@ DRAWN = "drawn from the page, because figures on it are vector graphics or made 
 TURNED = "the file asks viewers to turn it (orientation {}); it is looked at, shown and counted as they show it"
 
 
-def table(record: Record) -> str:
+def table(record: Record, *, all_numbers: bool = False) -> str:
     """A figure's record as plain text of at most 80 columns."""
     from handlens.challenges.forgery.inspection import words
 
-    return words.table(record)
+    return words.table(record, all_numbers=all_numbers)
 
 
 def _make_look(seconds: float, sensitivity: Sensitivity) -> Look:

@@ -65,8 +65,10 @@ def draw_thumbnail(display: ByteArray, groups: Sequence[Named]) -> ByteArray:
 
 def _draw_groups(canvas: ByteArray, groups: Sequence[Named], scale: float, *, thick: int) -> None:
     for named in groups[::-1]:  # the surest on top
-        for match in named.tree() if named.counted else ():
-            _stroke(canvas, [_between(match, scale)], colour_of(named), thick - 1, closed=False)
+        for match in () if named.doubtful else named.tree():
+            line = _between(match, scale)
+            pieces = [line] if named.counted else [*_dashes(line, 5.0 * thick, closed=False)]
+            _stroke(canvas, pieces, colour_of(named), thick - 1, closed=False)
         _outline(canvas, named, scale, thick=thick)
 
 
@@ -97,9 +99,9 @@ def _stroke(canvas: ByteArray, lines: Sequence[Any], colour: Colour, thick: int,
         cv2.polylines(canvas, points, closed, shade, width, cv2.LINE_AA, 3)
 
 
-def _dashes(line: Any, length: float) -> Iterator[Any]:
-    """A closed line in pieces: every other one of about this length."""
-    points = np.vstack([line, line[:1]])
+def _dashes(line: Any, length: float, *, closed: bool = True) -> Iterator[Any]:
+    """A line in pieces: every other one of about this length."""
+    points = np.vstack([line, line[:1]]) if closed else line
     steps = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
     pieces = max(1, round(steps[-1] / (2 * length)))
     for piece in range(pieces):

@@ -156,6 +156,7 @@ def _match_rows(groups: Sequence[Record], colours: Mapping[str, str]) -> list[di
                     "colour": colours[group["name"]],
                     "places": [(name, describe_box(boxes[name])) for name in (match["source"], match["copy"])],
                     "transform": match["transform"],
+                    "facts": sentence("; ".join(match["facts"])),
                     "evidence": describe_evidence(match),
                     "agreement": _agreement_words(match["agreement"]),
                 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.findings import Findings, Match, Patch
+from handlens.challenges.forgery.detect.verifier.features import significance
 from handlens.challenges.forgery.inspection.naming import Named, outlines
 from handlens.challenges.forgery.predictor import DRAWN, LEAST_SEARCHED
 from handlens.errors import counted
@@ -91,21 +92,48 @@ def describe_evidence(match: Record) -> str:
     return f"{match['tier']}: {measured}" if measured else str(match["tier"])
 
 
+def describe_facts(match: Match, names: tuple[str, str], agreement: Record | None) -> list[str]:
+    """What was measured, in a few words for a person: how alike, how unlikely by chance in this figure, and the seam.
+
+    `names` are those of the source and of the copy.
+    """
+    seen, facts = match.evidence, [f"found by {match.tier}"]
+    alike = seen.get("correlation") if agreement is None else agreement["correlation"]
+    facts.append("flat, nothing to compare" if alike is None else f"correlation {alike:.3f} once aligned")
+    if seen.get("typical_significance", 0) > 0:
+        times = significance(seen) / seen["typical_significance"]
+        facts.append(f"{times:.1f} times as far beyond chance as a usual pair of this figure")
+    if "seam" in seen:
+        facts.append(_seam_words(seen, names))
+    return facts
+
+
+def _seam_words(seen: Mapping[str, float], names: tuple[str, str]) -> str:
+    sharp = seen["sharpest_seam"]
+    if seen["seam"] < sharp:
+        return "no seam"
+    if seen["other_seam"] >= sharp:
+        return f"a seam around {names[0]} and {names[1]}"
+    return f"a seam around {names[1] if seen.get('seam_of_copy') else names[0]}, none around the other"
+
+
 def record_group(named: Named, agreements: Sequence[Record | None]) -> Record:
     """A group for programs; `agreements` has for each match what a comparison of its pixels gave, or None."""
     group = named.group
     matches = []
-    for match, (source, copy), agreement in zip(group.matches, named.joined, agreements, strict=True):
+    for match, joined, agreement in zip(group.matches, named.joined, agreements, strict=True):
+        source, copy = (named.region_name(region) for region in joined)
         matches.append(
             {
-                "source": named.region_name(source),
-                "copy": named.region_name(copy),
+                "source": source,
+                "copy": copy,
                 "transform": describe_transform(match),
                 "mirrored": match.mirrored,
                 "turn_degrees": round(match.turn, 2),
                 "scale": round(match.scale, 4),
                 "moved": [round(value, 1) for value in shift(match)],
                 "matrix": [[round(float(value), 6) for value in row] for row in match.matrix],
+                "facts": describe_facts(match, (source, copy), agreement),
                 "tier": match.tier,
                 "probability": round(float(match.probability), 4),
                 "evidence": {name: round(float(value), 4) for name, value in match.evidence.items()},
@@ -150,13 +178,13 @@ def notes(record: Record) -> list[str]:
     return found
 
 
-def table(record: Record) -> str:
-    """Verdict and matches of one figure as plain text of at most 80 columns."""
+def table(record: Record, *, all_numbers: bool = False) -> str:
+    """Verdict and matches of one figure as plain text of at most 80 columns; all that was measured if you say so."""
     if "error" in record:
         return "\n".join(_wrap(f"{record['figure']}: {verdict(record)}: {record['error']}", ""))
     lines = _wrap(f"{record['figure']} ({record['width']}x{record['height']} pixels): {record['verdict']}", "")
     for group in record["groups"]:
-        lines += _group_lines(group)
+        lines += _group_lines(group, all_numbers)
     if record["doubtful"]:
         lines.append("  worth a look, not counted:")
         for group in record["doubtful"]:
@@ -183,12 +211,13 @@ def _top(record: Record) -> float:
     return max(found, default=-1.0)
 
 
-def _group_lines(group: Record) -> list[str]:
+def _group_lines(group: Record, all_numbers: bool) -> list[str]:
     lines = [f"  group {group['name']}: confidence {group['probability']:.2f} ({group['confidence']})"]
     lines += _wrap(_places(group), "    ")
     for match in group["matches"][:MATCHES_SHOWN]:
         lines += _wrap(f"{match['source']} and {match['copy']}: {match['transform']}", "    ")
-        lines += _wrap(describe_evidence(match), "      ")
+        lines += _wrap("; ".join(match["facts"]), "      ")
+        lines += _wrap(describe_evidence(match), "      ") if all_numbers else []
     if (more := len(group["matches"]) - MATCHES_SHOWN) > 0:
         lines.append(f"    and {more} more; the pages of -o and --json have them all")
     return lines

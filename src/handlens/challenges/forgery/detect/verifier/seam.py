@@ -155,6 +155,7 @@ class Seams:
             "seam": sharper[1],
             "seam_everywhere": sharper[0],
             "other_seam": softer[1],
+            "seam_of_copy": float(sharper is copy),
             "usual_seam": usual,
             "sharpest_seam": top,
             "seam_halo": sharper[2],
