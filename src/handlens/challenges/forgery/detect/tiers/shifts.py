@@ -29,6 +29,9 @@ SAME_PLACE = 0.1
 """Share of the sides of two panels within which a region has the same place in both. By hand: views of one field are
 cut out nearly alike."""
 
+BENT = 0.5
+"""Pixels at the edge of a region by which it may fit better turned or sized. By hand: what an alignment errs."""
+
 ALREADY = 0.5
 """Share of a region that was found before from which it is not looked at again. By hand."""
 
@@ -74,8 +77,8 @@ class ShiftFinder:
             if _shows_field(canvas, move) or any(_covers(match, move) for match in matches):
                 continue
             matrix = _aligned(canvas, move)
-            found = self.growing.outline(canvas, matrix, move.copy)
-            if found is not None and found[0].area >= self.smallest:
+            found = self.growing.outline(canvas, matrix, move.copy) if matrix is not None else None
+            if found is not None and matrix is not None and found[0].area >= self.smallest:
                 matches.append(Match(*found, matrix, self.tier.name, {"peak_weight": move.weight}))
         return matches
 
@@ -111,14 +114,17 @@ def _covers(match: Match, move: Move) -> bool:
     return bool(held > ALREADY * move.copy.sum() and np.abs(match.matrix - move.matrix).max() < 1)
 
 
-def _aligned(canvas: Canvas, move: Move) -> Matrix:
-    """The transform to fractions of a pixel where a figure was resized later; else it is known, and stays."""
+def _aligned(canvas: Canvas, move: Move) -> Matrix | None:
+    """The transform to fractions of a pixel, where a figure was resized later; None where it fits better turned or
+    sized, as two squares of a ruler do and equal blocks do not.
+    """
     copy = trimmed(0, 0, move.copy)
     source = warp_patch(copy, inverse(move.matrix), canvas.shape) if copy else None
-    if source is None:
+    points = shared_interior(source, move.matrix, canvas.blocked) if source else None
+    if points is None or len(points) < FEWEST:
+        return None
+    found = align(canvas, points, move.matrix)[0]
+    if compare(canvas.grain, points, found) <= compare(canvas.grain, points, move.matrix):
         return move.matrix
-    points = shared_interior(source, move.matrix, canvas.blocked)
-    if len(points) < FEWEST:
-        return move.matrix
-    known, found = move.matrix, align(canvas, points, move.matrix)[0]
-    return max(known, found, key=lambda matrix: compare(canvas.grain, points, matrix))
+    bent = float(np.abs(found[:, :2] - move.matrix[:, :2]).max()) * points.reach
+    return found if bent < BENT else None
