@@ -269,3 +269,24 @@ def test_a_thick_white_arrow_among_dim_cells_of_one_colour_is_marked():
     assert marked[panel[:, :, 0] > 128].mean() > 0.95
     assert marked.mean() < 0.08
     assert not marks_of(before @ [0.299, 0.587, 0.114], before).any()
+
+
+@pytest.mark.parametrize("inset", [0, 3])
+def test_a_thin_dark_frame_hides_nothing_that_it_encloses(inset):
+    picture = ground(0)
+    height, width = picture.shape
+    cv2.rectangle(picture, (inset, inset), (width - 1 - inset, height - 1 - inset), 0, 1)
+    assert marks_of(picture)[20:-20, 20:-20].mean() < 0.05
+
+
+def test_textured_colour_on_grey_cloth_is_no_ink_and_even_colour_is():
+    picture = np.repeat(texture(1, (300, 400), blur=3, contrast=10, level=60)[:, :, None], 3, axis=2).astype(np.uint8)
+    grain = texture(2, (300, 400), blur=1, contrast=60, level=180)
+    for x, colours in ((100, (1.2, 0.6, 0.05)), (300, (1.2, 0.6, 0.05))):
+        spot = np.zeros((300, 400), np.uint8)
+        cv2.ellipse(spot, (x, 150), (25, 60), 0, 0, 360, 1, cv2.FILLED)
+        level = grain if x == 100 else np.full_like(grain, 180)
+        picture[spot > 0] = np.clip(level[spot > 0][:, None] * np.array(colours), 0, 255).astype(np.uint8)
+    found = marks_of(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), picture)
+    assert not found[110:190, 85:115].any()
+    assert found[110:190, 285:315].all()

@@ -64,11 +64,19 @@ def test_it_is_found_after_jpeg_and_in_another_brightness(quality):
     assert best_f1(find(cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE).astype(np.float32)), mask) > 0.7
 
 
-def test_a_larger_panel_is_looked_at_smaller():
-    forged, mask = covered()
-    large, both = (np.kron(each, np.ones((2, 2), each.dtype)) for each in (forged, mask))
-    (found,) = ShiftFinder(pixels=forged.size).find(canvas_of(large), Clock(60.0))
-    assert f1(painted(found.source, large.shape) | painted(found.copy, large.shape), both) > 0.8
+@pytest.mark.parametrize("side", [22, 30])
+def test_a_small_patch_in_another_panel_is_found(side):
+    forged = np.concatenate([ground(1), np.full((SHAPE[0], 8), 255, np.float32), ground(2)], axis=1)
+    forged[200 : 200 + side, 500 : 500 + side] = forged[40 : 40 + side, 50 : 50 + side]
+    best = find(forged)[0]
+    assert {best.source.window[0].start // 50, best.copy.window[0].start // 50} == {0, 4}
+    assert np.allclose(np.abs(best.matrix[:, 2]), [450, 160], atol=0.1)
+
+
+def test_even_ground_that_jpeg_packed_alike_is_no_copy():
+    grain = np.random.default_rng(0).normal(0, 1.2, SHAPE)
+    _, packed = cv2.imencode(".jpg", np.clip(120 + grain, 0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 80])
+    assert find(cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE).astype(np.float32)) == []
 
 
 def test_honest_ground_shares_no_grain():

@@ -108,6 +108,11 @@ class Canvas:
         """Panels that are matched, with their numbers."""
         return [(number, panel) for number, panel in enumerate(self.panels, 1) if panel.kind == "picture"]
 
+    def panel_at(self, x: float, y: float) -> Panel | None:
+        """The panel that is matched and holds a place."""
+        holding = (each for _, each in self.pictures if each.top <= y < each.bottom and each.left <= x < each.right)
+        return next(holding, None)
+
     def is_free(self, patch: Patch) -> bool:
         """Whether hardly any of a region is blocked."""
         return int((self.blocked[patch.window] & patch.mask).sum()) < HARDLY_BLOCKED * patch.area

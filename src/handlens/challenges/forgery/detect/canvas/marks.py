@@ -40,6 +40,10 @@ COLOURFUL, DARK_PANEL = 150, 128
 """Difference of the channels, of 255, from which a pixel of a dark grey picture can only be drawn; stains are on bright
 ground. By hand."""
 
+THICK, FLAT = 7, 12
+"""Pixels across the inside of what is thicker than a stroke, and levels between neighbours of a neighbour from which it
+is no even colour. By hand."""
+
 SEEN, PALE = 25, 0.5
 """Level from which a pixel of a dark panel shows anything, and the difference of the channels, as a share of the
 highest, below which it is not of one dye. By hand."""
@@ -94,6 +98,10 @@ CORNER = 0.2
 
 ABOVE_BAR = 1.5
 """Heights of a letter between it and the scale bar it belongs to, at most. By hand."""
+
+FRAME = 0.25
+"""Share of a panel that the rectangle of a stroke covers from which it is a frame around what the panel shows. By hand:
+no letter, bar or arrow is as large."""
 
 LARGEST_ROOM = 16
 """A stroke's room is at most one over this of the panel's shorter side. By hand."""
@@ -216,7 +224,7 @@ def _strokes(bright: FloatArray, ink: BoolArray, fair: float) -> list[Stroke] | 
     steps = cv2.dilate(bright, np.ones((3, 3))) - cv2.erode(bright, np.ones((3, 3)))
     for number in range(1, count):
         left, top, width, height, area = (int(side) for side in boxes[number])
-        if area < SMALLEST_STROKE or area > LARGEST_STROKE * ink.size:
+        if area < SMALLEST_STROKE or area > LARGEST_STROKE * ink.size or width * height > FRAME * ink.size:
             continue
         window = (slice(top, top + height), slice(left, left + width))
         own = parts[window] == number
@@ -304,7 +312,22 @@ def _coloured(part: npt.NDArray[Any]) -> BoolArray:
     else:
         grey = spread[others] < GREY_SHARE * high[others] + GREY_LEVELS
         only = float(grey.mean()) >= MOSTLY_GREY and coloured.mean() <= MOST_COLOURED
-    return np.asarray(coloured & only, np.bool_)
+    return np.asarray(coloured & only & ~_textured(bands, coloured), np.bool_)
+
+
+def _textured(bands: npt.NDArray[np.int16], coloured: BoolArray) -> BoolArray:
+    """Coloured parts that are thick and uneven inside, as a grain of maize is and no arrow, letter or bar."""
+    thick = np.ones((THICK, THICK))
+    whole = cv2.morphologyEx(coloured.astype(np.uint8), cv2.MORPH_CLOSE, thick)
+    places = cv2.erode(whole, thick, borderValue=0) > 0
+    near = np.ones((3, 3))
+    steps = (cv2.dilate(bands, near) - cv2.erode(bands, near)).max(axis=2)
+    count, parts = cv2.connectedComponents(whole, connectivity=8)
+    inside = np.bincount(parts[places], minlength=count)
+    uneven = np.bincount(parts[places], weights=steps[places] > FLAT, minlength=count)
+    textured = uneven > inside / 2
+    textured[0] = False
+    return np.asarray(textured[parts], np.bool_)
 
 
 def _strange(part: npt.NDArray[Any]) -> BoolArray:

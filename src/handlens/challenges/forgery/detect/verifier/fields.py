@@ -110,7 +110,7 @@ def _views_of(canvas: Canvas, match: Match) -> _Views | None:
     """
     if not _in_line(match):
         return None
-    one, other = (_panel_at(canvas, *patch.centre) for patch in (match.source, match.copy))
+    one, other = (canvas.panel_at(*patch.centre) for patch in (match.source, match.copy))
     if one is None or other is None or one is other:
         return None
     across, down = np.subtract(match.copy.centre, match.source.centre)
@@ -123,11 +123,6 @@ def _views_of(canvas: Canvas, match: Match) -> _Views | None:
     shared = np.ones((bottom - top, right - left), np.bool_)
     ends = Patch(top, left, shared), Patch(top + round(down), left + round(across), shared)
     return _Views(frozenset((one, other)), Match(*ends, np.array([[1, 0, across], [0, 1, down]]), match.tier))
-
-
-def _panel_at(canvas: Canvas, x: float, y: float) -> Panel | None:
-    holding = (each for _, each in canvas.pictures if each.top <= y < each.bottom and each.left <= x < each.right)
-    return next(holding, None)
 
 
 def _differ(chroma: FloatArray | None, views: _Views | None) -> bool:

@@ -26,6 +26,13 @@ class Tier:
     deformation_from: int = 1_000
     """Pixels from which this can be told. By hand."""
 
+    flat: float = 0.0
+    """Veto: least correlation of the grain where the picture is flat, as a share of that of the whole: else it is edges
+    that are alike, not grain. Measured for shifts: copies have 0.94 and more, rulers and letters 0.89 at most."""
+
+    shallow: bool = False
+    """Whether small regions of few grey levels prove something: a tier that knows what JPEG leaves alike says so."""
+
     label: bool = True
     """Veto: whether a pair can be two letters or scale bars at the same corner of two panels."""
 
@@ -77,7 +84,7 @@ TIERS: Mapping[str, Tier] = {
         ),
         Tier(TierName.KEYPOINTS, worst_quadrant=0.6, deformation=0.65, repeats_inside=True),
         Tier(TierName.BLOTS, deformation=0.8, search=0.5, confirm=0.6),
-        Tier(TierName.SHIFTS, worst_quadrant=0.6),
+        Tier(TierName.SHIFTS, worst_quadrant=0.6, flat=0.9, shallow=True),
         Tier(
             TierName.PANELS,
             worst_quadrant=0.4,

@@ -66,12 +66,14 @@ def _stand_alike(one: tuple[float, float, float], other: tuple[float, float, flo
 
 
 def proves_nothing(match: Match, *, shrunk: bool) -> bool:
-    """Whether a match is drawn, shallow or uneven; `shrunk` is whether its figure was made smaller for matching."""
+    """Whether a match is drawn, shallow, made of edges or uneven; `shrunk`: its figure was made smaller."""
     seen, tier = match.evidence, TIERS[match.tier]
     if seen.get("grain_deviation", DRAWN + 1) > DRAWN:  # or there were too few pixels to measure anything
         return True
-    shallow = SHALLOW if match.source.area < FEW_SHALLOW else FLAT
+    shallow = SHALLOW if match.source.area < FEW_SHALLOW and not tier.shallow else FLAT
     if seen["stored_contrast"] < shallow and not shrunk:  # what was made smaller has lost its noise
+        return True
+    if seen["flat_grain"] < tier.flat * seen["grain"]:
         return True
     even = max(seen["worst_quadrant"], seen["worst_quadrant_denoised"])
     return even < tier.worst_quadrant and seen["pixels"] <= tier.worst_quadrant_up_to
