@@ -26,6 +26,7 @@ CHALLENGE = Challenge(
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     efforts=lazy(f"{__name__}.predictor:efforts"),
+    shares_parts=lazy(f"{__name__}.predictor:shares_parts"),
     summarise=lazy(f"{__name__}.predictor:summarise"),
     sandboxed=True,
     training_fields=(options.CellsTraining(), options.SCHEDULE),

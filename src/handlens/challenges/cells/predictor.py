@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +70,6 @@ class CellsPredictor:
     mpp: float | None = None
     channel: int | None = None
     others: CellsPredictor | None = field(default=None, repr=False)
-    tiled: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<CellsPredictor: {self.model}, {counted(self.turns, 'orientation')}>"
@@ -214,6 +213,11 @@ def _open(model: Model, context: Context[Rle, CellsSettings]) -> CellsPredictor:
         mpp=settings.mpp,
         channel=channel,
     )
+
+
+def shares_parts(predictor: CellsPredictor | OtsuPredictor) -> bool:
+    """Tiles of the network are shared; Otsu's threshold is quick."""
+    return isinstance(predictor, CellsPredictor)
 
 
 def efforts(predictor: CellsPredictor | OtsuPredictor) -> list[Effort[Rle]]:
