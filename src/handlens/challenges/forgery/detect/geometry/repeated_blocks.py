@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Matrix
+from handlens.challenges.forgery.detect.findings import BoolArray, FloatArray, IntArray, Matrix, Patch
 from handlens.challenges.forgery.detect.geometry.turns import TURNS, Turn, linear_of
 
 SIDE = 10
@@ -53,11 +53,11 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Blocks that are there again: how many in one square, by which transform, and the pixels of the copy."""
+    """Blocks that are there again: how many, by which transform, and the pixels of the copy."""
 
     count: int
     matrix: Matrix
-    copy: BoolArray
+    copy: Patch
 
 
 def find_repeats(grain: FloatArray, stored: FloatArray, blocked: BoolArray, *, displacement: int) -> list[Repeat]:
@@ -158,12 +158,11 @@ def _agreeing(
     in_line = (edges % JPEG == 0).sum(axis=1)
     for chosen in (in_line == 0, in_line == 1):
         if chosen.any():
-            yield from _standing_out(there[chosen], moves[chosen], linear, shape)
+            yield from _standing_out(there[chosen], moves[chosen], linear, 2 * sum(shape))
 
 
-def _standing_out(there: IntArray, moves: IntArray, linear: Matrix, shape: Sequence[int]) -> Iterator[Repeat]:
-    """Displacements that far more neighbouring blocks share than most others that any share."""
-    size = 2 * sum(shape)
+def _standing_out(there: IntArray, moves: IntArray, linear: Matrix, size: int) -> Iterator[Repeat]:
+    """Displacements that far more neighbouring blocks share than most others; none is as long as `size`."""
     key = (moves[:, 0] + size) * (2 * size) + moves[:, 1] + size
     square = (there[:, 1] // CELL) * size + there[:, 0] // CELL
     _, which, count = np.unique(key * size * size + square, return_inverse=True, return_counts=True)
@@ -176,16 +175,20 @@ def _standing_out(there: IntArray, moves: IntArray, linear: Matrix, shape: Seque
         if best[number] < max(FEWEST, ABOVE_RIVALS * rival):
             return
         own = key == known[number]
-        copy = np.zeros(tuple(shape), np.uint8)
-        copy[there[own, 1], there[own, 0]] = 1
-        blocks = cv2.dilate(copy, np.ones((SIDE, SIDE)), anchor=(SIDE - 1, SIDE - 1)) > 0
-        yield from _parts(np.asarray(blocks), there[own], np.column_stack([linear, moves[own][0]]))
+        yield from _parts(there[own], np.column_stack([linear, moves[own][0]]))
 
 
-def _parts(blocks: BoolArray, places: IntArray, matrix: Matrix) -> Iterator[Repeat]:
-    """The connected parts of what repeats, without those of a few blocks."""
-    count, parts = cv2.connectedComponents(blocks.astype(np.uint8))
-    held = np.bincount(parts[places[:, 1], places[:, 0]], minlength=count)
+def _parts(places: IntArray, matrix: Matrix) -> Iterator[Repeat]:
+    """The connected parts of the blocks that begin at some places, without those of a few blocks."""
+    corner = places.min(axis=0)
+    columns, rows = (places - corner).T
+    blocks = np.zeros((int(rows.max()) + SIDE, int(columns.max()) + SIDE), np.uint8)
+    blocks[rows, columns] = 1
+    blocks = np.asarray(cv2.dilate(blocks, np.ones((SIDE, SIDE)), anchor=(SIDE - 1, SIDE - 1)), np.uint8)
+    count, parts, boxes, _ = cv2.connectedComponentsWithStats(blocks)
+    held = np.bincount(parts[rows, columns], minlength=count)
     for part in range(1, count):
         if held[part] >= FEWEST:
-            yield Repeat(int(held[part]), matrix, np.asarray(parts == part))
+            left, top, width, height = (int(side) for side in boxes[part, :4])
+            mask = parts[top : top + height, left : left + width] == part
+            yield Repeat(int(held[part]), matrix, Patch(top + int(corner[1]), left + int(corner[0]), mask))

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import cv2
 import numpy as np
 
 from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.clock import Clock
-from handlens.challenges.forgery.detect.findings import BoolArray, Match, Matrix, TierName
+from handlens.challenges.forgery.detect.findings import Match, Matrix, Patch, TierName
 from handlens.challenges.forgery.detect.geometry.alignment import align
 from handlens.challenges.forgery.detect.geometry.correlation import correlation
-from handlens.challenges.forgery.detect.geometry.outline import inverse, trimmed, warp_patch
+from handlens.challenges.forgery.detect.geometry.outline import inverse, warp_patch
 from handlens.challenges.forgery.detect.geometry.points import FEWEST, shared_interior
 from handlens.challenges.forgery.detect.geometry.region_growing import RegionGrowing, even
 from handlens.challenges.forgery.detect.geometry.repeated_blocks import find_repeats
@@ -38,16 +37,16 @@ ALREADY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transform, the pixels of the copy, roughly, and how alike their grain is."""
+    """A transform, the copy, roughly, and how alike its grain is."""
 
     matrix: Matrix
-    copy: BoolArray
+    copy: Patch
     correlation: float
 
     @property
     def weight(self) -> float:
         """Large regions that are much alike count most."""
-        return self.correlation**2 * float(np.sqrt(self.copy.sum()))
+        return self.correlation**2 * float(np.sqrt(self.copy.area))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +76,24 @@ class ShiftFinder:
             if _shows_field(canvas, move) or any(_covers(match, move) for match in matches):
                 continue
             matrix = _aligned(canvas, move)
-            found = self.growing.outline(canvas, matrix, move.copy) if matrix is not None else None
-            if found is not None and matrix is not None and found[0].area >= self.smallest:
+            if matrix is None:
+                continue
+            seed = np.zeros(canvas.shape, np.bool_)
+            move.copy.paint(seed)
+            found = self.growing.outline(canvas, matrix, seed)
+            if found is not None and found[0].area >= self.smallest:
                 matches.append(Match(*found, matrix, self.tier.name, {"peak_weight": move.weight}))
         return matches
 
     def _moves(self, canvas: Canvas) -> Iterator[Move]:
         """What repeats, the most blocks of a displacement first."""
-        grain, size = even(canvas.grain), (canvas.shape[1], canvas.shape[0])
+        grain = even(canvas.grain)
         repeats = find_repeats(grain, canvas.stored, canvas.blocked, displacement=self.displacement)
         for repeat in repeats[: self.most]:
-            moved = cv2.warpAffine(grain, repeat.matrix, size, flags=cv2.INTER_NEAREST)
-            alike = correlation(grain[repeat.copy], np.asarray(moved, np.float32)[repeat.copy])
+            rows, columns = np.nonzero(repeat.copy.mask)
+            rows, columns = rows + repeat.copy.top, columns + repeat.copy.left
+            x, y = np.rint(inverse(repeat.matrix) @ np.stack([columns, rows, np.ones_like(rows)])).astype(np.int64)
+            alike = correlation(grain[rows, columns], grain[y, x])
             move = Move(repeat.matrix, repeat.copy, max(0.0, alike))
             if move.weight >= self.weight:
                 yield move
@@ -98,8 +103,7 @@ def _shows_field(canvas: Canvas, move: Move) -> bool:
     """Whether an upright region has about the same place in two panels: these are channels, or frames, of one field."""
     if not np.array_equal(move.matrix[:, :2], np.eye(2)):
         return False
-    rows, columns = np.nonzero(move.copy)
-    x, y = float(columns.mean()), float(rows.mean())
+    x, y = move.copy.centre
     across, down = move.matrix[:, 2]
     here, there = canvas.panel_at(x - across, y - down), canvas.panel_at(x, y)
     if here is None or there is None or here is there:
@@ -110,16 +114,15 @@ def _shows_field(canvas: Canvas, move: Move) -> bool:
 
 def _covers(match: Match, move: Move) -> bool:
     """Whether a region that was grown holds a move's copy, moved in the same way."""
-    held = int((move.copy[match.copy.window] & match.copy.mask).sum())
-    return bool(held > ALREADY * move.copy.sum() and np.abs(match.matrix - move.matrix).max() < 1)
+    held = match.copy.overlap(move.copy) > ALREADY * move.copy.area
+    return bool(held and np.abs(match.matrix - move.matrix).max() < 1)
 
 
 def _aligned(canvas: Canvas, move: Move) -> Matrix | None:
     """The transform to fractions of a pixel, where a figure was resized later; None where it fits better turned or
     sized, as two squares of a ruler do and equal blocks do not.
     """
-    copy = trimmed(0, 0, move.copy)
-    source = warp_patch(copy, inverse(move.matrix), canvas.shape) if copy else None
+    source = warp_patch(move.copy, inverse(move.matrix), canvas.shape)
     points = shared_interior(source, move.matrix, canvas.blocked) if source else None
     if points is None or len(points) < FEWEST:
         return None

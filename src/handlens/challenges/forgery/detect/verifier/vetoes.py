@@ -73,7 +73,7 @@ def proves_nothing(match: Match, *, shrunk: bool) -> bool:
     shallow = SHALLOW if match.source.area < FEW_SHALLOW and not tier.shallow else FLAT
     if seen["stored_contrast"] < shallow and not shrunk:  # what was made smaller has lost its noise
         return True
-    if seen["flat_grain"] < tier.flat * seen["grain"]:
+    if tier.flat and seen["flat_grain"] < tier.flat * seen["grain"]:
         return True
     even = max(seen["worst_quadrant"], seen["worst_quadrant_denoised"])
     return even < tier.worst_quadrant and seen["pixels"] <= tier.worst_quadrant_up_to
