@@ -16,7 +16,17 @@ class ZMQInteractiveShell:
 
 @pytest.fixture
 def notebook(monkeypatch):
+    """Jupyter's place for what a cell shows: what was drawn there, one after the other."""
+    drawn = []
+
+    def display(shown, *, display_id):
+        assert display_id
+        drawn.append(shown._repr_html_())
+        return SimpleNamespace(update=lambda shown: drawn.append(shown._repr_html_()))
+
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    return drawn
 
 
 @pytest.fixture
@@ -66,14 +76,45 @@ def test_other_places_are_no_notebooks(monkeypatch, shell):
     assert not progress.in_notebook()
 
 
-def test_a_bar_is_drawn_in_a_notebook(notebook, capsys):
+def test_a_bar_is_drawn_in_a_notebook(notebook, capsys, clock):
     with progress.bar("cells") as show:
-        show(1, 2, "half way")
-        show(2, 2, "done")
+        for done in range(1, 5):
+            show(done, 8, "<half way>")
+            clock.now += 5
+        show(8, 8, "done")
+    assert 'value="0"' in notebook[0]
+    assert 'value="4" max="8"' in notebook[-3]
+    assert "cells 4/8, 0:15 elapsed, 0:20 left, &lt;half way&gt;" in notebook[-3]
+    assert "cells 8/8, 0:20 elapsed, done" in notebook[-1]
     shown = capsys.readouterr()
-    assert "cells" in shown.out
-    assert "2/2" in shown.out
-    assert shown.err == ""
+    assert (shown.out, shown.err) == ("", "")
+
+
+def test_a_bar_is_not_drawn_at_every_call(notebook, clock):
+    with progress.bar("cells") as show:
+        for done in range(1000):
+            show(done, 1000)
+            clock.now += 0.001
+    assert len(notebook) < 10
+
+
+def test_where_jupyter_is_built_upon_there_is_a_bar_too(monkeypatch):
+    class Shell(ZMQInteractiveShell):
+        """As Colab has."""
+
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=Shell))
+    assert progress.in_notebook()
+
+
+@pytest.mark.slow
+def test_a_real_notebook_shows_a_bar_and_no_warning():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    code = "from handlens.progress import bar\nwith bar('cells') as show:\n    show(1, 2)\n    show(2, 2)"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    (output,) = book.cells[0].outputs
+    assert '<progress value="2" max="2"' in output.data["text/html"]
+    assert output.data["text/plain"].startswith("cells 2/2")
 
 
 @pytest.mark.parametrize("name", ["a[/b].png", "[red]a.png", "{0}.png", "a\x1b[2J.png", "a\nb.png", "\udcff.png"])

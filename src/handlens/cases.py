@@ -111,7 +111,7 @@ class Score:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {value:.6g}" for name, value in list(self.parts.items())[:6])
-        return f"<Score {self.value!r}: {parts}; {len(self.cases):,} cases>"
+        return f"<Score {self.value:.6g}: {parts}; {len(self.cases):,} cases>"
 
 
 @dataclass(frozen=True, slots=True)

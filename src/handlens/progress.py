@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
+from importlib import import_module
 
 from handlens.errors import printable
 from handlens.types import Progress
@@ -13,11 +15,21 @@ from handlens.types import Progress
 LINE_SECONDS = 10.0
 """Time between plain lines, so that a log file stays short."""
 
+DRAW_SECONDS = 0.2
+"""Time between two drawings of a notebook's bar: each is a message to the browser."""
+
 
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
     """A function to call with (done, total), and words where there are some."""
-    if not sys.stderr.isatty() and not in_notebook():
+    if in_notebook():
+        drawn = _NotebookBar(title)
+        try:
+            yield drawn
+        finally:
+            drawn.draw()
+        return
+    if not sys.stderr.isatty():
         yield _Lines(title)
         return
     from rich.console import Console
@@ -33,7 +45,7 @@ def bar(title: str) -> Iterator[Progress]:
     words = TextColumn("{task.fields[words]}", markup=False)  # the name of a file may look like markup
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     columns = (TextColumn(f"{title:9}"), BarColumn(), MofNCompleteColumn(), *times, words)
-    with Progress(*columns, console=Console(stderr=not in_notebook())) as shown:
+    with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task(title, total=None, words="")
 
         def show(done: int, total: int, words: str = "", /) -> None:
@@ -43,10 +55,46 @@ def bar(title: str) -> Iterator[Progress]:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in Jupyter, where rich draws its bar below the cell."""
+    """Whether this runs in Jupyter or in what is built on it."""
     shell = sys.modules.get("IPython")
     found = shell.get_ipython() if shell is not None else None
-    return type(found).__name__ == "ZMQInteractiveShell"
+    return any(each.__name__ == "ZMQInteractiveShell" for each in type(found).__mro__)
+
+
+class _NotebookBar:
+    """A bar below the cell: HTML that is drawn anew. rich's own needs ipywidgets and warns where there is none."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.done, self.total, self.words = title, 0, 0, ""
+        self.begun = self.drawn = time.monotonic()
+        self.before: int | None = None
+        self.display = import_module("IPython.display").display(self, display_id=True)
+
+    def __call__(self, done: int, total: int, words: str = "", /) -> None:
+        if self.before is None or total != self.total:  # some of it may have been done by a run before this one
+            self.before, self.begun = done, time.monotonic()
+        self.done, self.total, self.words = done, total, words
+        if time.monotonic() - self.drawn >= DRAW_SECONDS:
+            self.draw()
+
+    def draw(self) -> None:
+        self.drawn = time.monotonic()
+        self.display.update(self)
+
+    def __repr__(self) -> str:
+        seconds = self.drawn - self.begun
+        texts = [f"{self.title} {self.done}/{self.total}", f"{_clock(seconds)} elapsed"]
+        if self.before is not None and self.before < self.done < self.total:
+            texts.append(f"{_clock(seconds * (self.total - self.done) / (self.done - self.before))} left")
+        return ", ".join(texts + ([self.words] if self.words else []))
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.done}" max="{max(1, self.total)}" style="width:20em"></progress>'
+        return f"<div>{bar} {escape(repr(self))}</div>"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 class _Lines:

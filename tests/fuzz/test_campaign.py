@@ -22,17 +22,17 @@ def run_script(*options, code=""):
 
 @pytest.mark.slow
 def test_a_few_thousand_mutants(tmp_path):
-    run = run_script("--inputs", 3000, "--out", tmp_path, "--seed", 3)
+    run = run_script("--inputs", 5000, "--out", tmp_path, "--seed", 3)
     found = (
         [path.read_text() for path in (tmp_path / "failures").glob("*.txt")] if (tmp_path / "failures").exists() else []
     )
     assert run.returncode == 0, run.stdout + run.stderr[-2000:] + "\n".join(found[:5])
     state = json.loads((tmp_path / "state.json").read_text())["kinds"]
-    assert sum(counts["inputs"] for counts in state.values()) == 3000
+    assert sum(counts["inputs"] for counts in state.values()) == 5000
     for name, counts in state.items():
         assert 0 < counts["refused"] < counts["inputs"], name  # a judge that never sees an accept judges nothing
         assert counts["worst MB"] < 2000
-    again = run_script("--inputs", 3000, "--out", tmp_path, "--seed", 3)
+    again = run_script("--inputs", 5000, "--out", tmp_path, "--seed", 3)
     assert again.stdout == run.stdout  # nothing is left to do
 
 

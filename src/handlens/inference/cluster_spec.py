@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+")
 
 
 class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
-    """A YAML file: which class makes the cluster, with which arguments, and how many workers are asked of it."""
+    """A YAML file: which class makes the cluster, with which arguments, and how many workers it gets."""
 
     kind: str
     arguments: dict[str, Any] = {}

@@ -26,7 +26,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
-"""How libraries are told to keep to one thread; they read it when they are loaded, so before a process starts."""
+"""Variables of the environment that keep libraries to one thread; they are read when a library is loaded, so they are
+set before a process starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def _node(found: _Findings, node: WireField, owner: Key | None, *, depth: int) -
 
 
 def _trains(operator: str, inputs: Sequence[str]) -> bool:
-    """Whether a `Dropout` may be told to draw: its third input is the switch for training."""
+    """Whether a `Dropout` may draw at random: its third input is the switch for training."""
     return operator == "Dropout" and any(inputs[2:])
 
 

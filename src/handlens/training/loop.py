@@ -292,5 +292,5 @@ def _mean_over_processes(fabric: Fabric, value: float) -> float:
 
 
 def _any(fabric: Fabric, here: bool) -> bool:
-    """Whether any process was told to stop: all must do so after the same step."""
+    """Whether any process got a signal to stop: all must do so after the same step."""
     return _mean_over_processes(fabric, float(here)) > 0

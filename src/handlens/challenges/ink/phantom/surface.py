@@ -73,6 +73,7 @@ def make_sheet(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Sh
     uneven = plane.smooth("thickness", window, down=60 * geometry.scale, across=60 * geometry.scale)
     bottom = level - geometry.unit * THICKNESS * np.clip(1 + 0.15 * uneven, 0.6, 1.5)
     apart = plane.smooth("apart", window, down=70 * geometry.scale, across=90 * geometry.scale)
+    # where the sheet delaminates; the names of fields are part of their seed, so they stay as they are
     loosened = plane.smooth("parted", window, down=22 * geometry.scale, across=50 * geometry.scale)
     gap = geometry.unit * 2.2 * np.clip(loosened - 1.6 + 0.3 * geometry.damage, 0, 1)
     return Sheet(

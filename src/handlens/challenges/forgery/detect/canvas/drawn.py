@@ -152,8 +152,8 @@ def measure_squares(grey: ByteArray, colour: npt.NDArray[Any]) -> FloatArray:
     features = []
     for window_side in WINDOWS:
         mean = cv2.blur(counts, (window_side, window_side), borderType=cv2.BORDER_REFLECT)
-        some, calm = mean[..., 5:] + HARDLY / 2, 1 - mean[..., 5] + HARDLY / 2
-        features += [mean[..., :3] / some, (mean[..., 3] / calm)[..., None], mean[..., 4:]]
+        steep, flat = mean[..., 5:] + HARDLY / 2, 1 - mean[..., 5] + HARDLY / 2
+        features += [mean[..., :3] / steep, (mean[..., 3] / flat)[..., None], mean[..., 4:]]
     return np.concatenate(features, axis=-1)
 
 

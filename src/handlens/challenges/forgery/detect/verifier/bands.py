@@ -70,5 +70,5 @@ def grain_along_bands(canvas: Canvas, match: Match, grain: FloatArray, ends: Flo
     rows, columns = points.y.astype(int), points.x.astype(int)
     x, y = moved(points, match.matrix)
     steep = np.maximum(ends[rows, columns], sample(ends, x, y, cubic=False))
-    calm = steep <= np.median(steep)
-    return correlation(grain[rows, columns][calm], sample(grain, x, y)[calm])
+    flat = steep <= np.median(steep)
+    return correlation(grain[rows, columns][flat], sample(grain, x, y)[flat])
