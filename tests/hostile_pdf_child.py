@@ -38,7 +38,31 @@ def hangs() -> None:
 
     def list_figures(document, page):
         while page == 2:
+            pass
+        return _list_figures(document, page)
+
+    pdf.list_figures = list_figures
+    pdf_child.main()
+
+
+def sleeps() -> None:
+    """Page 2 is never finished either, and takes no processor."""
+
+    def list_figures(document, page):
+        while page == 2:
             time.sleep(0.01)
+        return _list_figures(document, page)
+
+    pdf.list_figures = list_figures
+    pdf_child.main()
+
+
+def waits() -> None:
+    """Page 2 takes long by the clock, as on a busy machine."""
+
+    def list_figures(document, page):
+        if page == 2:
+            time.sleep(2)
         return _list_figures(document, page)
 
     pdf.list_figures = list_figures

@@ -83,23 +83,31 @@ def printable(text: str) -> str:
     )
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def inside(path: Path, folder: Path) -> str:
     """A file's path as a list about the folder names it; whole where it lies elsewhere."""
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 class HandlensError(Exception):
-    """The input's fault, not ours: the message is for the user and says what to do."""
-
-
-class DataError(HandlensError):
-    """A data folder, image or label file that cannot be used; `file` is the one to look at.
+    """The input's fault, not ours: the message is for the user and says what to do.
 
     Libraries quote a file's own bytes in what they say of it, so that is made printable, line by line.
     """
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable_lines(message))
+
+
+class DataError(HandlensError):
+    """A data folder, image or label file that cannot be used; `file` is the one to look at."""
+
     def __init__(self, what: str, *, file: Path | None = None) -> None:
-        what = "\n".join(printable(line) for line in what.split("\n"))
+        what = printable_lines(what)
         super().__init__(f"{printable(str(file))}: {what}" if file else what)
         self.what = what
         self.file = file
@@ -128,7 +136,7 @@ class SubmissionError(HandlensError):
     """A submission that cannot be scored; `problems` lists every reason."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
-        super().__init__(describe(f"{file} cannot be scored", problems))
+        super().__init__(describe(f"{printable(file)} cannot be scored", problems))
         self.file = file
         self.problems = tuple(problems)
 

@@ -83,6 +83,22 @@ def test_a_stranger_s_file_is_read_before_it_is_run(kind, untrusted, folder, tmp
     assert str(place / "model.onnx") in str(caught.value)
 
 
+@pytest.mark.parametrize("untrusted", [False, True])
+@pytest.mark.parametrize("operator", [b"\x1b[2JAAA", b"\xff\xfe\xfd\xfcAAA"])
+def test_what_the_runtime_says_of_a_file_steers_no_terminal(operator, untrusted, folder, tmp_path, capfd):
+    """It quotes names as they are, and Python's part of it prints where they are no text."""
+    model = hostile_models.honest()
+    model.graph.node[0].op_type = "BBBBBBB"
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "plan.json").write_bytes((folder / "plan.json").read_bytes())
+    (place / "model.onnx").write_bytes(model.SerializeToString().replace(b"BBBBBBB", operator))
+    with pytest.raises(ModelError) as caught:
+        handlens.load("cells", place, untrusted=untrusted)
+    assert str(caught.value).isprintable()
+    assert capfd.readouterr().out == ""
+
+
 def test_what_has_no_network_cannot_be_distrusted():
     with pytest.raises(HandlensError, match="forgery has no ONNX model"):
         handlens.load("forgery", untrusted=True)

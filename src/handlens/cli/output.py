@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from handlens.cli.surroundings import exit_status
-from handlens.errors import printable
+from handlens.errors import printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,28 +102,23 @@ def shown(value: float | str) -> str:
 def message(text: str) -> None:
     """Something for a person that is not data; not where quiet was asked for."""
     if Verbosity.level >= 0:
-        click.echo(_harmless(text), err=True)
+        click.echo(printable_lines(text), err=True)
 
 
 def details(text: str) -> None:
     """Something that only `-v` shows."""
     if Verbosity.level > 0:
-        click.echo(_harmless(text), err=True)
+        click.echo(printable_lines(text), err=True)
 
 
 def fail(text: str) -> None:
     """An error; always shown."""
-    click.echo(_harmless(text), err=True)
+    click.echo(printable_lines(text), err=True)
 
 
 def show(text: str) -> None:
-    """Text for people on stdout, with names of files in it."""
-    click.echo(_harmless(text))
-
-
-def _harmless(text: str) -> str:
-    """Without what would move the cursor: names of files may hold anything."""
-    return "\n".join(map(printable, text.split("\n")))
+    """Text for people on stdout; names of files in it may hold anything."""
+    click.echo(printable_lines(text))
 
 
 def print_table(table: Table, *, whole: bool = False) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from handlens.errors import ModelError
+from handlens.errors import ModelError, printable
 from handlens.inference.executors import usable_cores
 from handlens.io.gate import is_there
 from handlens.sandbox import onnxfile, runner
@@ -147,7 +147,7 @@ def _open(path: Path, threads: int) -> Any:
         onnxfile.check(content)
     except RefusedError as error:
         remedy = ": copy it again, or train again" if error.verdict == "not a model" else ""
-        raise ModelError(f"{path}: {error}{remedy}") from None
+        raise ModelError(f"{printable(str(path))}: {error}{remedy}") from None
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it would send events to its makers
     import onnxruntime
 
@@ -159,12 +159,13 @@ def _open(path: Path, threads: int) -> Any:
     options.log_severity_level = _QUIET
     options.add_session_config_entry("session.load_model_format", "ONNX")  # or a file could choose another reader
     try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        how = {"providers": ["CPUExecutionProvider"], "enable_fallback": False}  # that prints, and tries the same again
+        return onnxruntime.InferenceSession(content, options, **how)
     except MemoryError:
         raise
     except Exception as error:
         what = f"not a readable ONNX file ({_first_line(error)})"
-        raise ModelError(f"{path}: {what}: copy it again, or train again") from None
+        raise ModelError(f"{printable(str(path))}: {what}: copy it again, or train again") from None
 
 
 def _open_in_worker(path: Path, untrusted: bool) -> Session:

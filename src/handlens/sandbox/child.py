@@ -86,7 +86,8 @@ def _open(content: bytes) -> Any:
     options.log_severity_level = _QUIET
     options.add_session_config_entry("session.load_model_format", "ONNX")  # or a file could choose another reader
     try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        how = {"providers": ["CPUExecutionProvider"], "enable_fallback": False}  # that prints, and tries the same again
+        return onnxruntime.InferenceSession(content, options, **how)
     except Exception as error:
         raise _refusal("not a model", "cannot be loaded", error) from None
 

@@ -31,7 +31,11 @@ MAX_BYTES = 1 << 30
 """Largest PDF that is read: it is held in memory whole."""
 
 SECONDS = 60.0
-"""For one page or one image; the slowest of a thousand real ones took three."""
+"""Of processor for one page or one image, so that a busy machine reads what an idle one does; the slowest of a thousand
+real ones took three."""
+
+PATIENCE = 5
+"""So many times as long by the clock, for a process that waits for something."""
 
 MEMORY_MIB = 2_048
 """Beyond what Python and its libraries take."""
@@ -39,6 +43,7 @@ MEMORY_MIB = 2_048
 ENTRY = "handlens.sandbox.pdf_child:main"
 
 _START_SECONDS = 120.0  # for Python and its libraries, on a busy machine
+_LOOK_SECONDS = 0.2  # between two looks at what a process has used
 _MAX_HEADER = 1 << 24
 _MAX_CONTENT = 4 * pdf.MAX_PIXELS
 _CHUNK = 1 << 20
@@ -140,18 +145,18 @@ class _Process:
 
     def exchange(self, order: dict[str, Any], seconds: float, content: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """Send a frame and take the answer; DataError where it refuses, _DeadError where it dies or takes too long."""
-        end = time.monotonic() + seconds
+        limit = _Limit(self.popen.pid, seconds)
         try:
             with suppress(BrokenPipeError):  # it may have left a refusal before it went
                 for part in pack_frame(order, content):
-                    self._write(memoryview(part), end)
-            (length,) = struct.unpack("<I", self._read(4, end))
-            header = json.loads(self._read(min(length, _MAX_HEADER), end))
+                    self._write(memoryview(part), limit)
+            (length,) = struct.unpack("<I", self._read(4, limit))
+            header = json.loads(self._read(min(length, _MAX_HEADER), limit))
             if not isinstance(header, dict) or type(size := header.pop("bytes", None)) is not int:
                 raise ValueError
-            payload = self._read(min(max(size, 0), _MAX_CONTENT), end)
+            payload = self._read(min(max(size, 0), _MAX_CONTENT), limit)
         except TimeoutError:
-            raise _DeadError(f"PDFium did not finish it within {seconds:g} s: print it to a new PDF") from None
+            raise _DeadError(f"PDFium did not finish it in {seconds:g} s of processor: print it to a new PDF") from None
         except (ValueError, EOFError):
             raise _DeadError(f"{self._death()}: print it to a new PDF") from None
         if "refused" in header:
@@ -175,15 +180,15 @@ class _Process:
             return "PDFium used up its time"
         return f"PDFium died of it ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
 
-    def _write(self, content: memoryview, end: float) -> None:
+    def _write(self, content: memoryview, limit: _Limit) -> None:
         while content:
-            _wait(self.requests, end, writing=True)
+            limit.wait([], [self.requests])
             content = content[os.write(self.requests.fileno(), content[:_CHUNK]) :]  # type: ignore[union-attr]
 
-    def _read(self, size: int, end: float) -> bytes:
+    def _read(self, size: int, limit: _Limit) -> bytes:
         parts, left = [], size
         while left:
-            _wait(self.answers, end, writing=False)
+            limit.wait([self.answers], [])
             part = os.read(self.answers.fileno(), min(left, _CHUNK))  # type: ignore[union-attr]
             if not part:
                 raise EOFError
@@ -192,7 +197,24 @@ class _Process:
         return b"".join(parts)
 
 
-def _wait(stream: Any, end: float, *, writing: bool) -> None:
-    left = end - time.monotonic()
-    if left <= 0 or not any(select.select([] if writing else [stream], [stream] if writing else [], [], left)):
-        raise TimeoutError
+class _Limit:
+    """What a process may take from now on."""
+
+    def __init__(self, process: int, seconds: float) -> None:
+        self.process, self.end = process, time.monotonic() + PATIENCE * seconds
+        self.most = _processor_seconds(process) + seconds
+
+    def wait(self, readable: list[Any], writable: list[Any]) -> None:
+        """Until the stream can be used; TimeoutError where the process has taken too much."""
+        while not any(select.select(readable, writable, [], _LOOK_SECONDS)):
+            if time.monotonic() > self.end or _processor_seconds(self.process) > self.most:
+                raise TimeoutError
+
+
+def _processor_seconds(process: int) -> float:
+    """What it has used; 0 where the system does not say, or it is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
