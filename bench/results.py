@@ -75,7 +75,7 @@ def geojson(folder: Path, count: int) -> None:
     from handlens.challenges.cells.files import write_geojson
     from handlens.challenges.cells.measurements import measure
     from handlens.masks.components import label_components
-    from handlens.masks.outlines import trace
+    from handlens.masks.outlines import smooth, trace
     from handlens.masks.rle import encode
 
     across = int(np.ceil(count**0.5))
@@ -84,9 +84,9 @@ def geojson(folder: Path, count: int) -> None:
     mask = np.tile(disk, (-(-count // across), across))
     objects = label_components(encode(mask, order="rows"), (mask.shape[0], mask.shape[1]))
     begun = time.process_time()
-    write_geojson(folder / "nuclei.geojson", trace(objects), measure(objects, None, mpp=None))
+    write_geojson(folder / "nuclei.geojson", smooth(trace(objects)), measure(objects, None, mpp=None))
     seconds = time.process_time() - begun  # of the processor: other programs do not count
-    row(f"GeoJSON of {objects.count:,} nuclei, traced and written", f"{seconds:.1f} s", "10 s")
+    row(f"GeoJSON of {objects.count:,} nuclei, traced, smoothed, written", f"{seconds:.1f} s", "10 s")
 
 
 def many(folder: Path, count: int, *, inline: bool) -> None:

@@ -46,13 +46,25 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Name:
+    """A word over a picture, its middle at x and y in pixels of it."""
+
+    text: str
+    place: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a case lost points: a kind such as `missed`, a sentence, the points, and where (top, left, bottom, right)."""
+    """Why a case lost points: a kind such as `missed`, a sentence, the points, and where (top, left, bottom, right).
+
+    `count` are the errors that it stands for: small ones of a kind are one reason together.
+    """
 
     kind: str
     text: str
     lost: float = 0.0
     box: tuple[int, int, int, int] | None = None
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +87,7 @@ class CaseView:
     layers: tuple[Layer, ...] = ()
     reasons: tuple[Reason, ...] = ()
     lines: tuple[Line, ...] = ()
+    names: tuple[Name, ...] = ()
     strips: tuple[Strip, ...] = ()
     slide: tuple[str, ...] = ()
     words: str = ""

@@ -6,7 +6,21 @@ from browser import launched, opened, serious_findings
 
 from handlens.report.page import Report, ShownCase, write_report
 from handlens.report.pictures import PictureStore, draw_case
-from handlens.views import ANSWER, MISSED, TRUTH, CaseView, Chart, Layer, Line, Matrix, Reason, Section, Strip, Table
+from handlens.views import (
+    ANSWER,
+    MISSED,
+    TRUTH,
+    CaseView,
+    Chart,
+    Layer,
+    Line,
+    Matrix,
+    Name,
+    Reason,
+    Section,
+    Strip,
+    Table,
+)
 
 pytestmark = pytest.mark.slow
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -37,7 +51,8 @@ def page_file(tmp_path_factory):
     cases = []
     for place, (name, shape) in enumerate([("small", (80, 100)), ("large", (2100, 1500)), (HOSTILE, (60, 60))]):
         strip = Strip(name, name, np.zeros((20, 30, 3), np.uint8))
-        view = CaseView(layers_of(shape), lines=(Line((1, 1), (30, 30), MISSED),), strips=(strip,))
+        names = (Name(name, (30, 30)),)
+        view = CaseView(layers_of(shape), lines=(Line((1, 1), (30, 30), MISSED),), names=names, strips=(strip,))
         reasons = [Reason("missed", name, 0.1, (10, 10, 20, 20)), Reason("extra", name)]
         pictures = draw_case(view, store)
         cases.append(
@@ -105,6 +120,26 @@ def test_layers_are_switched_faded_and_zoomed(browser, page_file):
         assert not page.get_by_label("truth", exact=True).is_checked()
         page.keyboard.press("n")
         assert page.locator("#viewer-title").text_content().startswith("large")
+
+
+def test_thin_outlines_do_not_fade_on_a_phone(browser, tmp_path):
+    pixels, marks = np.full((1001, 903, 3), 200, np.uint8), np.zeros((1001, 903), np.uint8)
+    marks[:, 451] = 1
+    line = Layer("answer", marks.shape, lambda top, bottom: marks[top:bottom], (ANSWER,))
+    view = CaseView((Layer("image", marks.shape, lambda top, bottom: pixels[top:bottom]), line))
+    pictures = draw_case(view, PictureStore(tmp_path / "files", inline=True))
+    assert len(pictures["layers"][1]["smaller"]) == 2
+    write_report(Report("solve", "t", "", "", cases=[ShownCase("a", 0, pictures=pictures)]), tmp_path / "report.html")
+    with opened(browser, f"{(tmp_path / 'report.html').as_uri()}#case-0", width=390) as page:
+        answer = page.locator("#world .layer").nth(1).locator("img")
+        page.wait_for_function("() => [...document.querySelectorAll('#world img')].every((image) => image.complete)")
+        shown = "node => [node.naturalWidth, node.offsetWidth]"
+        assert answer.evaluate(shown) == [226, 904]  # a quarter, laid over the whole
+        for _ in range(4):
+            page.get_by_role("button", name="Zoom in").click()
+        assert scale_of(page) > 1
+        page.wait_for_function("() => [...document.querySelectorAll('#world img')].every((image) => image.complete)")
+        assert answer.evaluate(shown) == [903, 903]
 
 
 def test_tiles_come_as_they_are_needed(browser, page_file):

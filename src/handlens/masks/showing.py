@@ -14,6 +14,9 @@ from handlens.views import ANSWER, EXTRA, MISSED, TRUTH, Colour, Layer, Reason
 
 Bytes = npt.NDArray[np.uint8]
 
+LEAST_LOST = 0.00005
+"""Points below which a difference is a speck: with the four places that are shown it would cost 0.0000. Rule."""
+
 REASONS_MOST = 200
 """Differences of a case that are named, the largest first; the rest of each kind is one reason together."""
 
@@ -74,20 +77,23 @@ def reasons(answer: Rle, label: Rle, shape: Shape, lost: float, words: Mapping[s
     wrong = sum(each.pixels for each in found)
     if not wrong:
         return []
+    named = sum(lost * each.pixels >= LEAST_LOST * wrong for each in found[:REASONS_MOST])
     shown = [
         Reason(each.kind, f"{words[each.word]}, {each.pixels:,} pixels", lost * each.pixels / wrong, each.box)
-        for each in found[:REASONS_MOST]
+        for each in found[:named]
     ]
-    return [*shown, *_rest(found[REASONS_MOST:], lost / wrong)]
+    return [*shown, *_rest(found[named:], lost / wrong)]
 
 
 def _rest(left: Sequence[Difference], worth: float) -> list[Reason]:
-    counts: dict[str, list[int]] = {}
+    """A reason for each kind; specks that cost next to nothing are told, but not counted as errors."""
+    found: dict[str, list[Difference]] = {}
     for each in left:
-        entry = counts.setdefault(each.kind, [0, 0])
-        entry[0] += 1
-        entry[1] += each.pixels
-    return [
-        Reason(kind, f"{count:,} more, {pixels:,} pixels together", worth * pixels)
-        for kind, (count, pixels) in counts.items()
-    ]
+        found.setdefault(each.kind, []).append(each)
+    reasons = []
+    for kind, some in found.items():
+        pixels = sum(each.pixels for each in some)
+        count = sum(worth * each.pixels >= LEAST_LOST for each in some)
+        text = f"{len(some):,} smaller, {pixels:,} pixels together"
+        reasons.append(Reason(kind, text, worth * pixels, count=count))
+    return reasons

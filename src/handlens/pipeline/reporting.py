@@ -21,7 +21,7 @@ INLINE_PIXELS = 40_000_000
 """Pixels of all pictures together up to which they lie in the page itself, about 15 MB; more lie in a folder beside."""
 
 REASONS_SHOWN = 40
-"""Reasons of a case on the page, the costliest first."""
+"""Reasons of a case on the page, the costliest first, what stands for several last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,15 @@ def show_case(
         except (DataError, OSError) as error:
             fault = "" if case.path == Path() else str(error)
     reasons = sorted(view.reasons, key=lambda reason: -reason.lost)
+    together = [reason for reason in reasons if reason.count != 1]
+    single = [reason for reason in reasons if reason.count == 1]
     return ShownCase(
         id=case.id,
         place=number,
         value=score.value if score else None,
         words=view.words or _words(losses_of(reasons)),
         losses=losses_of(reasons),
-        reasons=reasons[:REASONS_SHOWN],
+        reasons=[*single[: max(0, REASONS_SHOWN - len(together))], *together],
         facts={**(score.parts if score else {}), **view.facts},
         tags=view.tags,
         warnings=list(known.warnings.get(case.id, ())),
@@ -97,12 +99,14 @@ def losses_of(reasons: Sequence[Reason]) -> dict[str, tuple[int, float]]:
     kinds: dict[str, tuple[int, float]] = {}
     for reason in reasons:
         count, lost = kinds.get(reason.kind, (0, 0.0))
-        kinds[reason.kind] = count + 1, lost + reason.lost
+        kinds[reason.kind] = count + reason.count, lost + reason.lost
     return dict(sorted(kinds.items(), key=lambda item: -item[1][1]))
 
 
 def _words(losses: Mapping[str, tuple[int, float]]) -> str:
-    return ", ".join(f"{count} {kind}" + (f" ({lost:.3f})" if lost else "") for kind, (count, lost) in losses.items())
+    return ", ".join(
+        f"{count} {kind}" + (f" ({lost:.3f})" if lost else "") for kind, (count, lost) in losses.items() if count
+    )
 
 
 def where_lost(cases: Sequence[ShownCase]) -> list[Section]:

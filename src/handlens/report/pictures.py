@@ -25,6 +25,9 @@ TILE = 512
 THUMBNAIL = 360
 """Longest side of the small picture on a card: twice what it is shown at, for fine screens."""
 
+SMALLEST_SIDE = 400
+"""Longest side of marks above which there are smaller ones too: a phone is as wide."""
+
 QUALITY, THUMBNAIL_QUALITY = 85, 80
 """Of JPEG: grain of papyrus and tissue stays visible."""
 
@@ -74,6 +77,7 @@ def draw_case(view: CaseView, store: PictureStore) -> dict[str, Any]:
         seen = [small[0], *((layer, overview) for layer, overview in small[1:] if layer.name not in view.slide)]
         page["thumbnail"] = store.put(encode_jpeg(_thumbnail(seen), THUMBNAIL_QUALITY), "jpg")
     page["lines"] = [{"points": [*line.start, *line.end], "colour": hex_of(line.colour)} for line in view.lines]
+    page["names"] = [{"text": name.text, "place": list(name.place)} for name in view.names]
     page["strips"] = [
         {"title": strip.title, "caption": strip.caption, "src": store.put(encode_jpeg(strip.pixels), "jpg")}
         for strip in view.strips
@@ -131,7 +135,15 @@ def _draw_layer(layer: Layer, store: PictureStore) -> tuple[dict[str, Any], Arra
         return {**page, **pyramid.write()}, pyramid.overview
     pixels = layer.read(0, height)
     content, ending = _encode(pixels, layer.palette)
-    return {**page, "src": store.put(content, ending)}, pixels
+    smaller = [store.put(*_encode(each, layer.palette)) for each in _smaller_marks(pixels)] if layer.palette else []
+    return {**page, "src": store.put(content, ending), "smaller": smaller}, pixels
+
+
+def _smaller_marks(marks: Array) -> Iterator[Array]:
+    """Marks at a half, a quarter and so on: lines of a pixel, which a browser would let fade, stay seen."""
+    while max(marks.shape) > SMALLEST_SIDE:
+        marks = _halve(marks, marks=True)
+        yield marks
 
 
 def _encode(pixels: Array, palette: Sequence[Colour]) -> tuple[bytes, str]:

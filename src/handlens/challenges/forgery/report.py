@@ -25,7 +25,7 @@ from handlens.io.images import read_image, read_rgb, write_jpeg
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import decode, encode, format_lists, parse_lists
 from handlens.types import Case, Prediction, Shape
-from handlens.views import EXTRA, MISSED, TRUTH, CaseView, Layer, Line, Reason, Strip
+from handlens.views import EXTRA, MISSED, TRUTH, CaseView, Layer, Line, Name, Reason, Strip
 
 if TYPE_CHECKING:
     from handlens.challenges.forgery.options import ForgerySettings
@@ -51,6 +51,11 @@ def keep_findings(out: Path, case: Case, image: npt.NDArray[Any], prediction: Pr
         "same_field": len(found.fields),
         "fields": [format_lists([encode(group.mask(found.shape), order=ORDER)]) for group in found.fields],
         "lines": [line for group in counted_groups for line in _lines(group)],
+        "names": [
+            {"text": group.region_name(index), "place": list(region.centre)}
+            for group in counted_groups
+            for index, region in enumerate(group.regions)
+        ],
         "strips": [],
         "groups": [
             {
@@ -122,6 +127,7 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
         tuple(layers),
         tuple(reasons),
         tuple(Line(tuple(line["start"]), tuple(line["end"]), tuple(line["colour"])) for line in kept.get("lines", ())),
+        tuple(Name(name["text"], tuple(name["place"])) for name in kept.get("names", ())),
         tuple(_strip(out, strip) for strip in kept.get("strips", ())),
         words="" if label is not None else f"{counted(len(said), 'group')} of copies" if said else "no copy found",
         facts=facts,

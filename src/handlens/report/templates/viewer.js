@@ -59,7 +59,7 @@
     world.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.scale})`;
     world.style.setProperty("--zoom", view.scale);
     world.classList.toggle("close", view.scale > 3);
-    for (const layer of layers) if (layer.levels) showTiles(layer);
+    for (const layer of layers) if (layer.levels) showTiles(layer); else if (layer.sizes) showSize(layer);
   };
   const fit = (area = null) => {
     const [top, left, bottom, right] = area || [0, 0, view.height, view.width];
@@ -114,6 +114,18 @@
     }
   };
 
+  // Marks whose lines would fade at this scale are shown from a smaller picture, in which they are as wide.
+  const showSize = (layer) => {
+    const wanted = Math.ceil(Math.log2(1 / (view.scale * (window.devicePixelRatio || 1))));
+    const size = Math.max(0, Math.min(layer.sizes.length - 1, wanted));
+    if (size === layer.size) return;
+    layer.size = size;
+    const half = (side) => { for (let left = size; left; left--) side = Math.ceil(side / 2); return side * 2 ** size; };
+    layer.image.src = layer.sizes[size];
+    layer.image.style.width = `${half(layer.width) * (view.width / layer.width)}px`;
+    layer.image.style.height = `${half(layer.height) * (view.height / layer.height)}px`;
+  };
+
   const setLayer = (layer) => {
     layer.node.style.opacity = layer.strength;
     layer.node.style.display = layer.on ? "" : "none";
@@ -126,6 +138,7 @@
       image.style.width = `${view.width}px`;
       image.style.height = `${view.height}px`;
       layer.node.append(image);
+      if (about.smaller && about.smaller.length) Object.assign(layer, { image, size: 0, sizes: [about.src, ...about.smaller] });
     }
     world.append(layer.node);
     setLayer(layer);
@@ -217,6 +230,12 @@
     for (const line of data.lines || []) {
       const [x1, y1, x2, y2] = line.points;
       box.append(draw("line", { x1, y1, x2, y2, stroke: line.colour }));
+    }
+    for (const name of data.names || []) {
+      const [x, y] = name.place;
+      const word = draw("text", { x, y, "text-anchor": "middle" });
+      word.textContent = name.text;
+      box.append(word);
     }
     world.append(box);
     fillSide(data);

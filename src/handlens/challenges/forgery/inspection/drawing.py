@@ -130,7 +130,7 @@ def _holds(patch: Patch, places: Any) -> BoolArray:
 
 def _write_names(canvas: ByteArray, groups: Sequence[Named], scale: float) -> ByteArray:
     """Each region's name in a box of its group's colour, beside the region where there is room."""
-    size = int(np.clip(max(canvas.shape) / 60, 13, 24))
+    size = int(np.clip(max(canvas.shape) / 45, 13, 36))
     picture = Image.fromarray(canvas)
     draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
     taken: list[tuple[float, float, float, float]] = []

@@ -173,13 +173,14 @@ def _comparisons(
         drawn = [strip for strip in strips if strip.group == group["name"]]
         for strip in drawn:
             match = group["matches"][strip.match]
-            caption = sentence("; ".join([*strip.words, _agreement_words(match["agreement"])]))
+            caption = sentence("; ".join(strip.words))
             items.append(
                 {
                     "note": "",
                     "colour": colours[group["name"]],
                     "title": f"{match['source']} and {match['copy']}",
                     "transform": match["transform"],
+                    "facts": f"{sentence('; '.join(match['facts']))}.",
                     "image": image_url(strip.path),
                     "caption": f"{caption}.",
                 }
