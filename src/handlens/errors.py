@@ -120,16 +120,19 @@ class DataError(HandlensError):
 
 
 class DiskFullError(HandlensError):
-    """No room for a file; what was finished before is kept."""
+    """No room for a file, or none of its size is allowed (`limited`); what was finished before is kept."""
 
-    def __init__(self, file: Path, written: int, free: int) -> None:
+    def __init__(self, file: Path, written: int, free: int, limited: bool = False) -> None:
         what = f"the disk is full: {written:,} bytes of it were written, {free:,} are free there, more are needed"
-        remedy = "free some space, or name a folder on another disk, then say the same again: what is finished is kept"
-        super().__init__(f"{printable(str(file))}: {what}: {remedy}")
-        self.file, self.written, self.free = file, written, free
+        remedy = "free some space, or name a folder on another disk"
+        if limited:
+            what = f"a file of more than {written:,} bytes is not allowed here (ulimit -f, or the kind of disk)"
+            remedy = "raise the limit, or name a folder on another disk"
+        super().__init__(f"{printable(str(file))}: {what}: {remedy}, then say the same again: what is finished is kept")
+        self.file, self.written, self.free, self.limited = file, written, free, limited
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.file, self.written, self.free)
+        return type(self), (self.file, self.written, self.free, self.limited)
 
 
 class SubmissionError(HandlensError):

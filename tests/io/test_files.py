@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
+import resource
 import signal
 import stat
 import subprocess
@@ -92,6 +94,22 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(f"handlens.io.files.os.{call}", _no_space)
     with pytest.raises(DiskFullError, match=r"a\.txt: the disk is full: 3 bytes of it were written, [\d,]+ are free"):
         files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_limit_of_a_file_s_size_is_said_to_be_one(tmp_path: Path) -> None:
+    path, limits = tmp_path / "a.txt", resource.getrlimit(resource.RLIMIT_FSIZE)
+    path.write_text("old")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(
+            DiskFullError, match=r"a\.txt: a file of more than 1,000 bytes is not allowed here"
+        ) as caught:
+            files.write_text(path, "new" * 9999)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 

@@ -67,7 +67,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     except BaseException as error:
         if isinstance(error, DiskFullError):  # of a file in it
-            full: DiskFullError | None = DiskFullError(path, error.written + _size(temporary), error.free)
+            full: DiskFullError | None = DiskFullError(
+                path, error.written + _size(temporary), error.free, error.limited
+            )
         else:
             full = as_full_disk(error, path, temporary)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -126,10 +128,10 @@ def as_full_disk(error: BaseException, path: Path, partial: Path | None = None) 
         free = shutil.disk_usage(place).free
     except OSError:
         free = 0
-    if error.errno not in _FULL and not (error.errno is None and free < _LITTLE):
+    if error.errno not in (*_FULL, errno.EFBIG) and not (error.errno is None and free < _LITTLE):
         return None
     written = _size(partial) if partial is not None else 0
-    return DiskFullError(path, written, free)
+    return DiskFullError(path, written, free, limited=error.errno == errno.EFBIG)
 
 
 def _size(path: Path) -> int:
