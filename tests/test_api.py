@@ -270,7 +270,7 @@ def test_inspect_takes_one_figure_or_many(solved, tmp_path):
     assert one["figure"] == many["figure"] == case.path.name
     assert one["verdict"] == many["verdict"]
     assert (tmp_path / "report" / "index.html").is_file()
-    assert told == [(0, 1), (1, 1)]
+    assert told == [(0, 1, case.path.name), (1, 1)]  # which figure is looked at
 
 
 def test_options_are_checked(tmp_path):

@@ -73,7 +73,7 @@ class _NotebookBar:
     def __call__(self, done: int, total: int, words: str = "", /) -> None:
         if self.before is None or total != self.total:  # some of it may have been done by a run before this one
             self.before, self.begun = done, time.monotonic()
-        self.done, self.total, self.words = done, total, words
+        self.done, self.total, self.words = done, total, printable(words)
         if time.monotonic() - self.drawn >= DRAW_SECONDS:
             self.draw()
 

@@ -67,13 +67,16 @@ from pathlib import Path
 from fuzz import campaign, kinds
 from handlens.errors import DataError, HandlensError
 
+class Raw(HandlensError):
+    def __str__(self): return "\\x1b[2J"
+
 def read(data, folder):
     number = int(data)
     if number % 20 == 3: raise ValueError("planted")
     if number % 20 == 4: os.abort()
     if number % 20 == 5:
         while True: pass
-    if number % 20 == 6: raise HandlensError("\\x1b[2J")
+    if number % 20 == 6: raise Raw("steers a terminal")
     if number % 2: raise DataError("refused")
     return number
 

@@ -262,6 +262,7 @@ OWN = {
     "cli/app.py": "a page in a browser",
     "pipeline/download.py": "a member of an archive that it downloaded",
     "sandbox/container_child.py": "places that are bound into a container, not read",
+    "sandbox/pdf.py": "what the kernel says of its child",
     "sandbox/packing.py": "opens without waiting, and refuses in the words of the judge",
     **dict.fromkeys(("web/jobs.py", "web/kinds.py", "web/server.py"), "uploads that the server stored itself"),
     "inference/cluster_worker.py": "files that its own task has just written",
