@@ -18,7 +18,7 @@ from handlens.challenges.ink.dataset import cut_apart, make_item
 from handlens.challenges.ink.decision import InkDecision
 from handlens.challenges.ink.network import DepthConv, DepthNet, SliceNet, start_from
 from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
-from handlens.challenges.ink.predictor import as_fragment, load
+from handlens.challenges.ink.predictor import FEW_WEIGHT, as_fragment, load
 from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
 from handlens.errors import DataError, HandlensError, ModelError
@@ -337,7 +337,9 @@ def test_a_network_for_few_slices_lies_within_another_model(folder, task, tmp_pa
     for slices in (1, 7):
         assert np.array_equal(ask(both, slices), ask(alone, slices))
     one, other = ask(whole, 12), ask(alone, 12)
-    odds = (one / (1 - one)) ** 0.75 * (other / (1 - other)) ** 0.25  # one turn and one tile: nothing else is averaged
+    odds = (one / (1 - one)) ** (1 - FEW_WEIGHT) * (
+        other / (1 - other)
+    ) ** FEW_WEIGHT  # one turn and one tile: nothing else is averaged
     np.testing.assert_allclose(ask(both, 12), odds / (1 + odds), atol=2e-6)
     case = next(iter(within.cases))
     assert digest(case) in open_model(run, challenge="ink").trained_on
