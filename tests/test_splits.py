@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlens.splits import fold_of
+from handlens.splits import count_parts, fold_of
 
 items = st.lists(
     st.tuples(st.sampled_from([f"g{i}" for i in range(12)]), st.sampled_from("abc")), min_size=1, max_size=60
@@ -86,3 +86,11 @@ def test_what_cannot_be_dealt_is_refused() -> None:
         fold_of(["a"], folds=0, seed=0)
     with pytest.raises(ValueError, match="2 groups but 1 strata"):
         fold_of(["a", "b"], folds=1, seed=0, strata=["x"])
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"), [("aa", "1 group: a single network needs 3 or more"), ("ab", "2 groups: ")]
+)
+def test_a_single_network_needs_three_groups(groups, said):
+    with pytest.raises(ValueError, match=said):
+        count_parts(groups, 1)

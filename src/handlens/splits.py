@@ -15,12 +15,20 @@ evaluated on the other."""
 
 
 def count_parts(groups: Iterable[str], folds: int) -> int:
-    """Into how many parts groups are dealt for so many folds: a single network needs three, and has ten if it can.
+    """Into how many parts groups are dealt for so many folds: a single network has ten if it can.
 
-    >>> count_parts("abcde", 2), count_parts("abcde", 1), count_parts("ab", 1)
-    (2, 5, 3)
+    ValueError where a single network has fewer than three groups: one to learn from, two to evaluate on.
+
+    >>> count_parts("abcde", 2), count_parts("abcde", 1)
+    (2, 5)
     """
-    return folds if folds > 1 else max(3, min(SINGLE_PARTS, len(set(groups))))
+    if folds > 1:
+        return folds
+    count = len(set(groups))
+    if count < 3:
+        needs = "a single network needs 3 or more, one to learn from and two to evaluate on"
+        raise ValueError(f"{count} {'group' if count == 1 else 'groups'}: {needs}; label more")
+    return min(SINGLE_PARTS, count)
 
 
 def fold_of(groups: Sequence[str], *, folds: int, seed: int, strata: Sequence[str] | None = None) -> list[int]:
