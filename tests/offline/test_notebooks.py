@@ -66,7 +66,7 @@ def test_the_inference_script_of_lesions_says_what_our_predictor_says(tmp_path):
     done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=True)
     rows = list(csv.reader(done.stdout.splitlines()))
     assert rows[0][1:] == ["AK", "BCC", "SK", "SCC", "VASC", "DF", "NV", "NON", "MEL", "ON"]
-    predictor = handlens.load("lesions", threads=1)
+    predictor = handlens.load("lesions", threads=1, turns=1)  # as the contest runs the file
     for row, case in zip(rows[1:], cases, strict=True):
         with predictor.decode(case) as photograph:
             ours = predictor.predict(photograph).answer

@@ -27,12 +27,19 @@ def photograph():
 
 
 def test_the_part_that_decides_is_found():
-    losses = occlusion_map(photograph(), looks_at(slice(4, 12), slice(44, 56)))
+    losses = occlusion_map(photograph(), looks_at(slice(4, 12), slice(44, 56)), predicted=1)
     assert losses.shape == (PLACES, PLACES)
     row, column = np.unravel_index(int(np.argmax(losses)), losses.shape)
     assert (int(row), int(column)) in {(0, 5), (0, 6)}
     assert losses.max() == pytest.approx(0.8, abs=0.01)
     assert np.abs(losses[3:, :3]).max() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_loss_is_that_of_the_predicted_class():
+    answer = looks_at(slice(4, 12), slice(44, 56))
+    assert np.array_equal(
+        occlusion_map(photograph(), answer, predicted=0), -occlusion_map(photograph(), answer, predicted=1)
+    )
 
 
 def test_the_overlay_colours_that_part_alone():

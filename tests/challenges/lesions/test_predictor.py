@@ -9,6 +9,7 @@ import onnx_models
 import pytest
 from click.testing import CliRunner
 
+import handlens
 from handlens import pipeline, registry
 from handlens.challenges.lesions import predictor
 from handlens.challenges.lesions.predictor import LesionsPredictor, load
@@ -47,7 +48,8 @@ def write_model(folder, taxonomy="ten", steps=None):
         f"float[1, {count}] unit = {{{unit}}}, float[3, {count}] table = {{{values}}}"
     )
     onnx_models.save(folder, steps, takes=TAKES, gives=GIVES, constants=constants)
-    (folder / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": taxonomy}}))
+    plan = {"challenge": "lesions", "fields": {"taxonomy": taxonomy}, "decision": {"offsets": [0.0] * count}}
+    (folder / "plan.json").write_text(json.dumps(plan))
     return folder
 
 
@@ -125,6 +127,16 @@ def test_photographs_of_one_lesion_get_their_mean_answer(data, model, tmp_path):
     assert np.array_equal(joined[1], single[1])
     assert joined[0] == pytest.approx((single[0] + single[2]) / 2)
     assert np.array_equal(joined[0], joined[2])
+
+
+def test_orientations_of_a_photograph_are_averaged():
+    image = np.random.default_rng(0).integers(0, 255, (512, 512, 3), np.uint8)
+    once, by_default, all_eight = (handlens.load("lesions", **turns) for turns in ({"turns": 1}, {}, {"turns": 8}))
+    turned = [once(np.ascontiguousarray(np.rot90(image, quarters))).row for quarters in range(4)]
+    mirrored = [once(np.ascontiguousarray(np.rot90(image[:, ::-1], quarters))).row for quarters in range(4)]
+    assert np.ptp(turned, axis=0).max() > 1e-3
+    assert by_default(image).row == pytest.approx(np.mean(turned, axis=0), abs=1e-6)
+    assert all_eight(image).row == pytest.approx(np.mean(turned + mirrored, axis=0), abs=1e-6)
 
 
 def test_one_photograph(data, model, tmp_path):
@@ -215,6 +227,6 @@ def test_answers_that_are_no_probabilities_are_refused(data, tmp_path):
         with pytest.raises(ModelError, match="numbers that are no probabilities"):
             prepare(write_model(tmp_path / name, steps=steps))(case)
     wrong = write_model(tmp_path / "wrong", "eleven")
-    (wrong / "plan.json").write_text(json.dumps({"challenge": "lesions", "fields": {"taxonomy": "ten"}}))
+    (wrong / "plan.json").write_text((wrong / "plan.json").read_text().replace("eleven", "ten"))
     with pytest.raises(ModelError, match="gives 11 probabilities; the ten classes need 10"):
         prepare(wrong)(case)

@@ -77,7 +77,7 @@ def run(data, tmp_path_factory):
 def test_what_a_training_leaves(data, run):
     page = json.loads((run / "plan.json").read_text())
     assert (page["challenge"], page["finished"], page["fields"]["taxonomy"]) == ("lesions", True, "ten")
-    assert set(page["decision"]) == {"offsets", "temperature"}
+    assert set(page["decision"]) == {"offsets", "temperature", "turns"}
     assert len(page["decision"]["offsets"]) == 10
     assert page["parts"]["Prediction Score"] == page["score"]
     assert np.load(run / "features.npy").shape == (24, 1280)
@@ -153,7 +153,7 @@ def test_what_is_fitted_is_what_ships(data, tmp_path):
     for path in sorted((data / "train" / "images").iterdir()):
         write_jpeg(large / "images" / path.name, read_rgb(path).repeat(3, 0).repeat(2, 1), quality=90)
     (large / "labels.csv").write_bytes((data / "train" / "labels.csv").read_bytes())
-    fields = FIELDS.replace(weights="scratch")
+    fields = FIELDS.replace(weights="scratch", turns=4)
     caught = CaughtFiles(make_task(list_sources(large.parent, ()), tmp_path / "run", fields), tmp_path / "files")
     assert caught.task.make_item.__self__.pictures[0].shape[0] < read_rgb(caught.task.cases[0].path).shape[0]
     schedule = SCHEDULE.replace(steps=3, batch=4, threads=1, accelerator="cpu", memory_format="channels_last")

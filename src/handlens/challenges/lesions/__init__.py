@@ -26,6 +26,7 @@ CHALLENGE = Challenge(
     baseline=lazy(f"{__name__}.predictor:load_baseline"),
     artefacts=lazy(f"{__name__}.predictor:artefacts"),
     summarise=lazy(f"{__name__}.result:write_answers"),
+    efforts=lazy(f"{__name__}.predictor:efforts"),
     sandboxed=True,
     training_fields=(options.LesionsTraining(), options.SCHEDULE),
     train=lazy(f"{__name__}.training:train"),

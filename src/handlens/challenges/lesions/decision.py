@@ -1,13 +1,13 @@
 """From logits to probabilities: an offset for each class and a temperature, chosen for the exact score.
 
-The decision is part of the exported graph, as the contest asks: nothing is applied to its probabilities afterwards.
+Both are part of the exported graph, as the contest asks. What the contest does not do is averaging over orientations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,11 @@ Codes = npt.NDArray[np.int64]
 
 
 class LesionsDecision(Settings, frozen=True, kw_only=True):
-    """The exported file answers with softmax((logits + offsets) / temperature)."""
+    """The exported file answers with softmax((logits + offsets) / temperature); the predictor averages its answers."""
 
     offsets: Annotated[list[float], setting("added to the logit of each class")]
     temperature: Annotated[float, setting("what logits are divided by", ge=1e-3, le=1e3)] = 1.0
+    turns: Annotated[Literal[1, 4, 8], setting("orientations of test-time augmentation")] = 1
 
 
 AIMS = ("prediction", "macro-f1")

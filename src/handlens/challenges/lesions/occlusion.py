@@ -1,4 +1,4 @@
-"""Where a classifier looked: how much the likeliest class loses when a part of the photograph is covered."""
+"""Where a classifier looked: how much the predicted class loses when a part of the photograph is covered."""
 
 from __future__ import annotations
 
@@ -48,13 +48,12 @@ LEAST_LOSS = 0.02
 """Probability below which nothing is marked: what a model answers whatever is covered, it did not look for."""
 
 
-def occlusion_map(image: Floats, answer: Callable[[Floats], npt.NDArray[Any]]) -> Floats:
-    """(PLACES, PLACES) losses of the likeliest class's probability, negative where covering makes it likelier.
+def occlusion_map(image: Floats, answer: Callable[[Floats], npt.NDArray[Any]], predicted: int) -> Floats:
+    """(PLACES, PLACES) losses of the predicted class's probability, negative where covering makes it likelier.
 
     `image` is (3, H, W); `answer` takes (n, 3, H, W) and gives (n, classes) probabilities.
     """
     whole = np.asarray(answer(image[None]), np.float32)[0]
-    best = int(np.argmax(whole))
     cover = _border_colour(image)
     boxes = _boxes(image.shape[1], image.shape[2])
     losses: list[float] = []
@@ -62,7 +61,7 @@ def occlusion_map(image: Floats, answer: Callable[[Floats], npt.NDArray[Any]]) -
         batch = np.repeat(image[None], len(boxes[start : start + BATCH]), axis=0)
         for covered, (top, left, bottom, right) in zip(batch, boxes[start : start + BATCH], strict=True):
             covered[:, top:bottom, left:right] = cover
-        losses += (whole[best] - np.asarray(answer(batch), np.float32)[:, best]).tolist()
+        losses += (whole[predicted] - np.asarray(answer(batch), np.float32)[:, predicted]).tolist()
     return np.array(losses, np.float32).reshape(PLACES, PLACES)
 
 

@@ -58,6 +58,14 @@ class LesionsSettings(TrainSettings, frozen=True, kw_only=True):
             "solve",
         ),
     ] = False
+    turns: Annotated[
+        Literal[1, 4, 8] | None,
+        setting(
+            "Test-time augmentation: orientations that are averaged; the contest and `judge` run the model file once"
+            "  [default: as in training; the included model 4]",
+            "solve",
+        ),
+    ] = None
     write: Annotated[
         str | None,
         setting(
@@ -136,6 +144,10 @@ class LesionsTraining(Settings, frozen=True, kw_only=True):
     objective: Annotated[Literal["prediction", "macro-f1"], setting("what class offsets are chosen for")] = "prediction"
     bootstraps: Annotated[int, setting("bootstrap samples over which offsets are averaged", ge=0, le=10_000)] = 24
     offset_penalty: Annotated[float, setting("points of score that an offset costs by its square", ge=0, le=10)] = 0.001
+    turns: Annotated[
+        Literal[1, 4, 8],
+        setting("orientations that predictions average; the contest runs the file once, so 1 shows its score"),
+    ] = 1
     weight_format: Annotated[Literal["fp32", "fp16", "int8"], setting("number format of the exported file")] = "fp16"
     augmentation: PhotoAugmentation = PhotoAugmentation()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from handlens.artefacts import choose
 from handlens.challenges.lesions.baseline import PhotoStatistics, PhotoStatisticsPredictor
 from handlens.challenges.lesions.contract import demographics_input, image_input, resized_input
 from handlens.challenges.lesions.data import LESION
+from handlens.challenges.lesions.decision import LesionsDecision
 from handlens.challenges.lesions.domain import FIELD, LesionsDomain
 from handlens.challenges.lesions.facts import given_facts, read_facts, with_facts
 from handlens.challenges.lesions.occlusion import KINDS, MAP, occlusion_map, write_overlay
@@ -23,12 +24,13 @@ from handlens.challenges.lesions.options import INCLUDED_MODEL, LesionsSettings
 from handlens.challenges.lesions.result import LesionResult
 from handlens.challenges.lesions.score import SUM_TOLERANCE, Probabilities
 from handlens.challenges.lesions.taxonomy import TAXONOMIES, Taxonomy
-from handlens.errors import HandlensError, ModelError
+from handlens.errors import HandlensError, ModelError, counted
 from handlens.inference.model import Model, open_model
 from handlens.inference.session import Session
+from handlens.inference.tta import orient
 from handlens.inference.values import as_rgb
 from handlens.runstore.plan import PLAN
-from handlens.types import ALONE, Artefact, Case, Context, Prediction, Work
+from handlens.types import ALONE, Artefact, Case, Context, Effort, Prediction, Work, full_effort
 
 Floats = npt.NDArray[np.float32]
 
@@ -52,6 +54,7 @@ class LesionsPredictor:
 
     `facts` stand in where a case's own demographics are unknown. `domain` knows what photographs it was trained on look
     like; a picture that does not is warned about. With `per_lesion` all photographs of a lesion get their mean answer.
+    `turns` are the orientations of a photograph that are averaged; with 1 it answers as the contest runs the file.
     """
 
     session: Session
@@ -60,9 +63,11 @@ class LesionsPredictor:
     model: Model | None = None
     domain: LesionsDomain | None = field(default=None, repr=False)
     per_lesion: bool = False
+    turns: int = 1
 
     def __repr__(self) -> str:
-        return f"<LesionsPredictor: {self.model}, {len(self.taxonomy.classes)} classes>"
+        classes, turns = len(self.taxonomy.classes), counted(self.turns, "orientation")
+        return f"<LesionsPredictor: {self.model}, {classes} classes, {turns}>"
 
     @contextmanager
     def decode(self, case: Case, /) -> Iterator[Photograph]:
@@ -72,7 +77,8 @@ class LesionsPredictor:
         yield Photograph(case.id, image_input(case.path, top=1.0), demographics_input(details), others)
 
     def predict(self, photograph: Photograph, work: Work = ALONE, /) -> Prediction[Probabilities]:
-        rows = [self._answer(photograph, image[None]).ravel() for image in (photograph.image, *photograph.others)]
+        views = (self._views(image) for image in (photograph.image, *photograph.others))
+        rows = [self._answer(photograph, view[None]).ravel() for some in views for view in some]
         row = np.mean(np.asarray(rows, np.float64), axis=0)
         total = float(row.sum())
         if row.shape != (len(self.taxonomy.classes),):
@@ -80,7 +86,7 @@ class LesionsPredictor:
             raise ModelError(f"{self.session.path}: {what}")
         if not row.min() >= 0 or not abs(total - 1) <= SUM_TOLERANCE:  # not a number fails too
             raise ModelError(f"{self.session.path}: answers {photograph.name} with numbers that are no probabilities")
-        looked = {MAP: self.look(photograph)} if MAP in work.keep else {}
+        looked = {MAP: self.look(photograph, int(np.argmax(row)))} if MAP in work.keep else {}
         return Prediction(row / total, looked, self._warnings(photograph))
 
     def _warnings(self, photograph: Photograph) -> tuple[str, ...]:
@@ -88,9 +94,13 @@ class LesionsPredictor:
             return ()
         return self.domain.warnings(np.asarray(photograph.image.transpose(1, 2, 0) * 255, np.uint8))
 
-    def look(self, photograph: Photograph) -> Floats:
-        """What the likeliest class loses where a part is covered."""
-        return occlusion_map(photograph.image, partial(self._answer, photograph))
+    def look(self, photograph: Photograph, predicted: int) -> Floats:
+        """What the predicted class, by its number, loses where a part is covered; in one orientation."""
+        return occlusion_map(photograph.image, partial(self._answer, photograph), predicted)
+
+    def _views(self, image: Floats) -> Iterator[Floats]:
+        """A (3, H, W) photograph in each of its orientations."""
+        return (np.ascontiguousarray(orient(image, orientation, (1, 2))) for orientation in range(self.turns))
 
     def _answer(self, photograph: Photograph, images: Floats) -> Floats:
         """Probabilities of (n, 3, H, W) pictures of the same person."""
@@ -105,7 +115,8 @@ class LesionsPredictor:
         details = with_facts(read_facts(age, gender, site), self.facts)
         photograph = Photograph("photograph", resized_input(image, top=1.0), demographics_input(details))
         found = self.predict(photograph)
-        return LesionResult(image, found.answer, self.taxonomy, partial(self.look, photograph), found.warnings)
+        look = partial(self.look, photograph, int(np.argmax(found.answer)))
+        return LesionResult(image, found.answer, self.taxonomy, look, found.warnings)
 
 
 def open_classifier(path: Path, *, threads: int | None = None, untrusted: bool = False) -> Session:
@@ -127,8 +138,20 @@ def load(context: Context[str, LesionsSettings]) -> LesionsPredictor:
         remedy = f"say --taxonomy {known}, name another with --model, or say --solver baseline"
         raise ModelError(f"{model.folder}: {which} model knows the {known} classes: {remedy}")
     session = open_classifier(model.file, threads=context.threads, untrusted=context.untrusted)
-    facts, per_lesion = given_facts(context.settings), context.settings.per_lesion
-    return LesionsPredictor(session, TAXONOMIES[wanted], facts, model, _domain_of(model), per_lesion)
+    facts, settings = given_facts(context.settings), context.settings
+    domain, turns = _domain_of(model), settings.turns or model.decision(LesionsDecision).turns
+    return LesionsPredictor(session, TAXONOMIES[wanted], facts, model, domain, settings.per_lesion, turns)
+
+
+def efforts(predictor: LesionsPredictor | PhotoStatisticsPredictor) -> list[Effort[Probabilities]]:
+    """Fewer orientations; time goes with their number."""
+    if isinstance(predictor, PhotoStatisticsPredictor):
+        return list(full_effort(predictor))
+    full, fewer = predictor.turns, [turns for turns in (1, 4) if turns < predictor.turns]
+    return [
+        *(Effort(counted(turns, "turn"), turns / full, replace(predictor, turns=turns)) for turns in fewer),
+        Effort(counted(full, "turn"), 1.0, predictor),
+    ]
 
 
 def artefacts(settings: LesionsSettings) -> list[Artefact[Probabilities]]:

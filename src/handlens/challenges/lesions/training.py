@@ -234,7 +234,7 @@ class Lesions:
 
     def answer_with(self, model: Path) -> Callable[[int], Probabilities]:
         """The predictor's answer for a photograph, with this ONNX file."""
-        predictor = LesionsPredictor(open_classifier(model), self.taxonomy)
+        predictor = LesionsPredictor(open_classifier(model), self.taxonomy, turns=self.fields.turns)
 
         def answer(index: int) -> Probabilities:
             with predictor.decode(self.truth.cases[index]) as photograph:
@@ -249,14 +249,14 @@ class Lesions:
         classes are as common as nowhere else.
         """
         if self.start is not None:
-            return self.start.decision
+            return self.start.decision.replace(turns=self.fields.turns)
         chosen = list(indices)
         logits = np.stack([predictions[index] for index in chosen]).astype(np.float64)
         search = Search(self.fields.objective, self.fields.bootstraps, self.fields.offset_penalty)
         groups = [self.groups[index] for index in chosen]
         offsets, temperature = choose(logits, self.codes[chosen], groups, self.taxonomy, search)
         rounded = [round(value, 4) for value in offsets.tolist()]
-        return LesionsDecision(offsets=rounded, temperature=round(temperature, 4))
+        return LesionsDecision(offsets=rounded, temperature=round(temperature, 4), turns=self.fields.turns)
 
     # --- before the first step, and after the last ----------------------------------------------------------------
 
