@@ -263,11 +263,11 @@ class Challenge(Generic[AnswerT, LabelT, SettingsT]):
     parallel     whether `solve` shares cases among processes: for predictors that use one thread each
     contest      name of the contest at Kaggle, for `data --download`; empty where its data is elsewhere
     efforts      the ways in which a predictor can answer, from the cheapest to the full one, for `solve --deadline`
-    shares_parts whether this predictor heeds `Work.share`, so that a cluster's workers share the parts of a large case
+    shares_parts whether this predictor uses `Work.share`, so that a cluster's workers share the parts of a large case
     masks        how answers are made of mask images, for `encode` and `decode`; None where they are no masks
     report       what the report shows of its cases; None for scores and tables alone
     fitted       parameters that `load` uses without `--model`, where they are no model folder with a licence of its own
-    sandboxed    whether `load` heeds the context's `untrusted`
+    sandboxed    whether `load` respects the context's `untrusted`
     training_fields  what `train --set` can change, at its defaults
     train        learns from the labelled cases of a folder, writes what `load` needs into the run's folder, and gives
                  out-of-fold numbers: (folder, run, settings, progress). It resumes; KeyboardInterrupt where stopped

@@ -86,7 +86,7 @@ class ProcessPool(Generic[LoadedT]):
         try:
             done, value = pickle.loads(slot.worker.pipe.recv_bytes())
         except (EOFError, OSError):
-            return self._bury(number)
+            return self._handle_death(number)
         slot.busy = False
         if slot.loaded:
             return Outcome(number, done, value) if done else Outcome(number, False, why=_words(value))
@@ -96,8 +96,8 @@ class ProcessPool(Generic[LoadedT]):
         self.first = value if self.first is None else self.first
         return None
 
-    def _bury(self, number: int) -> Outcome | None:
-        """Start a process anew that ended by itself."""
+    def _handle_death(self, number: int) -> Outcome | None:
+        """Restart a process that died; one that dies while loading too often ends the run."""
         slot = self._slots[number]
         if slot.loaded:
             self._restart(number)

@@ -205,7 +205,7 @@ class GuardedModel:
         try:
             outputs = unpack_arrays(header.get("arrays"), payload)
         except ValueError:
-            raise _nonsense() from None
+            raise _malformed_answer() from None
         return Answer(tuple(outputs), seconds)
 
     def _exchange(self, frame: tuple[bytes, bytes | memoryview | int], seconds: float) -> tuple[dict[str, Any], bytes]:
@@ -228,7 +228,7 @@ class GuardedModel:
         if refused is None:
             return header, payload
         if not (isinstance(refused, list) and len(refused) == 2 and refused[0] in VERDICTS):
-            raise _nonsense()
+            raise _malformed_answer()
         raise RefusedError(refused[0], harmless(str(refused[1])))
 
     def _send(self, frame: tuple[bytes, bytes | memoryview | int], end: float) -> None:
@@ -256,14 +256,14 @@ class GuardedModel:
     def _receive(self, end: float) -> tuple[dict[str, Any], bytes]:
         length = struct.unpack("<I", self._read(4, end))[0]
         if length > MAX_HEADER:
-            raise _nonsense()
+            raise _malformed_answer()
         try:
             header = json.loads(self._read(length, end))
             size = header.pop("bytes")
         except (ValueError, AttributeError, KeyError, RecursionError):
-            raise _nonsense() from None
+            raise _malformed_answer() from None
         if type(size) is not int or not 0 <= size <= MAX_ANSWER:
-            raise _nonsense()
+            raise _malformed_answer()
         return header, self._read(size, end)
 
     def _read(self, size: int, end: float) -> bytes:
@@ -335,8 +335,8 @@ def _slots(described: Any) -> tuple[Slot, ...]:
             for name, kind, shape in described
         )
     except (TypeError, ValueError):
-        raise _nonsense() from None
+        raise _malformed_answer() from None
 
 
-def _nonsense() -> RefusedError:
+def _malformed_answer() -> RefusedError:
     return RefusedError("forbidden", "its process answers with something that no model says")

@@ -1,4 +1,4 @@
-"""Jobs of the app: a folder each, worked off one after the other by the same commands that people type.
+"""Jobs of the app: a folder each, run one after the other by the same commands that people type.
 
 All that is known of a job lies in its folder, so that a reload of the page, a second tab and a restart of the server
 see the same. A job that was at work when the server went is begun again, and resumes where it was.

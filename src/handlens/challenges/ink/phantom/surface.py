@@ -84,7 +84,7 @@ def make_sheet(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Sh
         delamination=np.asarray((level - bottom) * (0.5 + 0.06 * uneven), np.float32),
         gap=np.asarray(gap, np.float32),
         second=np.asarray(bottom - geometry.unit * np.clip(1 + 2.2 * apart, 0, 6), np.float32),
-        presence=_pierce(plane, geometry, window),
+        presence=_presence(plane, geometry, window),
     )
 
 
@@ -113,7 +113,7 @@ def _strips(plane: Plane, name: str, window: PlaneWindow, *, breadth: float, len
     return np.asarray(along[strip - first, columns], np.float32)
 
 
-def _pierce(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Map:
+def _presence(plane: Plane, geometry: SheetGeometry, window: PlaneWindow) -> Map:
     """1 where there is papyrus: without holes, winding cracks, and cracks along the strands of the upper layer."""
     scale = geometry.scale
     winding = np.abs(plane.smooth("winding", window, down=60 * scale, across=60 * scale)) < 0.022 / scale**0.5
