@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -448,6 +449,28 @@ def test_an_upload_that_fails_is_all_that_is_done_again(buckets, slides, tmp_pat
     forwarder.fail = lambda number, name: None
     assert "uploaded what the same command had finished before" in run(*solve)
     assert client.get_object(Bucket="later", Key="run/submission.csv")["Body"].read()
+
+
+def test_what_was_made_of_other_files_is_not_uploaded(buckets, slides, tmp_path, monkeypatch):
+    forwarder, client = buckets
+    client.create_bucket(Bucket="changed")
+    data = shutil.copytree(slides[0], tmp_path / "data")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    solve = ("solve", "cells", data, "-o", "s3://changed/run", "--solver", "baseline", "--no-report")
+    forwarder.fail = lambda number, name: 503 if "submission" in name else None
+    assert CliRunner().invoke(cli, [str(each) for each in solve]).exit_code == 1
+    forwarder.fail = lambda number, name: None
+    first, second, *_ = sorted((data / "test" / "im").iterdir())
+    shutil.copyfile(second, first)
+    refused = CliRunner().invoke(cli, [str(each) for each in solve])
+    assert refused.exit_code == 1
+    assert "another run" in str(refused.exception or refused.output)
+    names = [each["Key"] for each in client.list_objects_v2(Bucket="changed")["Contents"]]
+    assert not {"run/submission.csv", "run/run.json"} & {*names}
+    assert "2 cases, valid" in run(*solve, "--overwrite")
+    stored = client.get_object(Bucket="changed", Key="run/submission.csv")["Body"].read()
+    assert stored != slides[1].submission.read_bytes()
 
 
 @pytest.mark.slow

@@ -316,6 +316,6 @@ class _Run:
         self.waiting.appendleft(index)
 
     def _gone(self) -> HandlensError:
-        where = getattr(self.client.scheduler, "address", None) or "of the cluster"
+        where = self.client.scheduler.address if self.client.scheduler else "of the cluster"
         what = f"the scheduler {where} is gone, and with it what was under way"
         return HandlensError(f"{what}: start it again, then say the same again: what is finished is kept")
