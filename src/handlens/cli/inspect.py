@@ -61,7 +61,7 @@ def inspect(
         tables.refuse_missing()
     with (
         output_folder(out, figures) if out else nullcontext() as target,
-        open_executor(cluster, workers) as executor,
+        open_executor(cluster, workers, message) as executor,
         progress_bar("inspect") as progress,
         resumable() if out else nullcontext(),
     ):

@@ -106,7 +106,7 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         with_page = wanted(report, as_json) and seconds is None  # a page must not make it late
         with (
             output_folder(out, (folder, how["model"])) as target,
-            open_executor(cluster, how["workers"]) as executor,
+            open_executor(cluster, how["workers"], message) as executor,
             progress_bar(challenge.name) as progress,
             resumable(),
         ):
