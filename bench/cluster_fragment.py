@@ -24,15 +24,15 @@ import numpy as np
 UNIT, CHUNK = 1024, 128
 
 
-def make_fragment(work: Path, shape: tuple[int, int], slices: int) -> Path:
-    """FOLDER/fragment: surface_volume.zarr and mask.png."""
+def make_fragment(work: Path, shape: tuple[int, int], slices: int, share: float) -> Path:
+    """FOLDER/fragment-...: surface_volume.zarr and mask.png, white in so large a share of the rows, in the middle."""
     import tifffile
     import zarr
 
     import handlens
     from handlens.io.images import write_png
 
-    folder = work / f"fragment-{shape[0]}x{shape[1]}x{slices}"
+    folder = work / f"fragment-{shape[0]}x{shape[1]}x{slices}-{share:g}"
     if folder.exists():
         return folder
     one, small, large = work / "one", work / "one.zarr", work / "making" / "surface_volume.zarr"
@@ -48,7 +48,9 @@ def make_fragment(work: Path, shape: tuple[int, int], slices: int) -> Path:
     for row in range(-(-shape[0] // CHUNK)):
         for column in range(-(-shape[1] // CHUNK)):
             os.link(small / f"0.{row % 8}.{column % 8}", large / f"0.{row}.{column}")
-    write_png(large.parent / "mask.png", np.full(shape, 255, np.uint8))
+    mask, top = np.zeros(shape, np.uint8), round(shape[0] * (1 - share) / 2)
+    mask[top : shape[0] - top] = 255
+    write_png(large.parent / "mask.png", mask)
     large.parent.rename(folder)
     return folder
 
@@ -88,13 +90,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--turns", type=int, choices=(1, 4), default=4)
+    parser.add_argument("--share", type=float, default=1.0, help="of the rows that are in the mask")
+    parser.add_argument("--without-alone", action="store_true", help="leave out the comparison with one process")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     shape = (1483, 950) if given.quick else (14830, 9506)
     given.work.mkdir(parents=True, exist_ok=True)
-    fragment = make_fragment(given.work, shape, 65)
-    megapixels = shape[0] * shape[1] / 1e6
-    print(f"{shape[0]} x {shape[1]} x 65: {megapixels:.1f} megapixels, {megapixels * 130 / 1000:.1f} GB unpacked")
+    fragment = make_fragment(given.work, shape, 65, given.share)
+    megapixels = given.share * shape[0] * shape[1] / 1e6
+    print(f"{shape[0]} x {shape[1]} x 65: {megapixels:.1f} megapixels in the mask, {megapixels * 0.13:.1f} GB unpacked")
     shared, alone = given.work / f"{fragment.name}-shared", given.work / f"{fragment.name}-alone"
     with running_cluster(given.workers) as (address, tree):
         clock, processor, peak = solve(fragment, shared, given.turns, "--cluster", address)
@@ -102,6 +106,8 @@ def main() -> None:
         print(f"  client: {processor:.0f} s of processor, {peak:.0f} MiB")
         for number, process in enumerate(workers_of(tree), 1):
             print("  worker {}: {:.0f} s of processor, {:.0f} MiB".format(number, *describe(process)), flush=True)
+    if given.without_alone:
+        return
     clock, processor, peak = solve(fragment, alone, given.turns)
     print(f"one process: {clock:.0f} s by the clock, {processor:.0f} s of processor, {peak:.0f} MiB")
     same = (shared / "submission.csv").read_bytes() == (alone / "submission.csv").read_bytes()
