@@ -27,14 +27,15 @@ from handlens.inference.executors import Executor, Processes
 
 WORKERS = 2
 CHUNK = bytes(1 << 20)
-CLUSTER = f"""
+CLUSTER = """
+import sys
 import dask
 from distributed import LocalCluster
 from handlens.inference.cluster_spec import STARTED_HERE
 dask.config.set(STARTED_HERE)
 if __name__ == "__main__":
     options = dict(threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
-    with LocalCluster(n_workers={WORKERS}, **options) as cluster:
+    with LocalCluster(n_workers=int(sys.argv[1]), **options) as cluster:
         print(cluster.scheduler_address, flush=True)
         input()
 """
@@ -57,10 +58,10 @@ def busy(item: int) -> str:
 
 
 @contextmanager
-def running_cluster() -> Iterator[tuple[str, int]]:
+def running_cluster(workers: int = WORKERS) -> Iterator[tuple[str, int]]:
     """Address of a scheduler with its workers, and the process that they are children of."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-W", "ignore", "-c", CLUSTER]
+    command = [sys.executable, "-W", "ignore", "-c", CLUSTER, str(workers)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:

@@ -1,6 +1,7 @@
 """Progress: a bar in terminals and notebooks, a plain line now and then in a log."""
 
 import sys
+import time
 from html import escape
 from types import SimpleNamespace
 
@@ -56,6 +57,17 @@ def test_words_come_with_the_time_that_is_left(capsys, clock):
         clock.now += 1
         show(51, 100, "loss 0.3")
     assert capsys.readouterr().err == "ink: 50 of 100, 5 min left, loss 0.4\n"
+
+
+def test_a_log_has_lines_while_nothing_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    with progress.bar("cells") as show:
+        show(0, 1, "reading slide")
+        time.sleep(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 6  # after 0.05 s, 0.1 s more, 0.2 s more ...
+    assert all(line.startswith("cells: 0 of 1, reading slide, ") for line in lines)
+    assert all(line.endswith(" s so far") for line in lines)
 
 
 def test_a_short_work_says_nothing(capsys, clock):

@@ -1,6 +1,7 @@
 """Odd surroundings: closed streams, full disks, strange names and terminals, little memory, signals. No traceback."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,7 +204,7 @@ def test_names_in_messages_are_printable() -> None:
     assert printable("a\x1b[31m\n.png") == "a\\x1b[31m\\n.png"
     assert str(DataError("x", file=Path("a\nb"))) == "a\\nb: x"
     assert str(Problem("x", file="a\rb")) == "a\\rb: x"
-    assert "a\\nb: the disk is full: 7 bytes" in str(DiskFullError(Path("a\nb"), 7, 0))
+    assert "a\\nb: the disk is full: there was room for 7 bytes" in str(DiskFullError(Path("a\nb"), 7, 0))
 
 
 # --- a disk that is really full -----------------------------------------------------------------------------------
@@ -216,25 +217,50 @@ def small_disk(folder: Path, size: str) -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.parametrize("out", ["/proc/new", "/dev/null/new"])
+@pytest.mark.parametrize(
+    "command", [["inspect", "a.png", "-o"], ["solve", "cells", "a.png", "-o"], ["sample", "cells"]]
+)
+def test_a_place_where_nothing_can_be_written_is_told_with_what_to_do(tmp_path: Path, command: list[str], out: str):
+    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(tmp_path / "a.png")
+    done = run(*command, out, cwd=tmp_path)
+    assert done.returncode == 1
+    said = no_traceback(done).decode()
+    assert f"handlens: {out}: nothing can be written here (" in said
+    assert "name a place on a disk that you may write to" in said
+
+
+FULL = {
+    "inspect": ("1100k", ["inspect", "figures", "-o", "disk/out"], "*/findings.json"),
+    "sample": ("400k", ["sample", "forgery", "disk/out", "--size", "300"], "test_images/*.png"),
+    "solve": ("700k", ["solve", "cells", "slides", "-o", "disk/out", "--solver", "baseline"], "*.mask.png"),
+}
+"""Room that is not enough, the command, and files of which there are several in the end."""
+
+
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_the_run_resumes_when_there_is_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", FULL)
+def test_a_full_disk_is_named_and_the_run_resumes_when_there_is_room(tmp_path: Path, name: str) -> None:
     rng = np.random.default_rng(0)
-    (tmp_path / "figures").mkdir()
-    for index in range(3):
-        Image.fromarray(rng.integers(0, 256, (300, 300, 3), np.uint8)).save(tmp_path / "figures" / f"{index}.png")
+    size, command, files = FULL[name]
+    for folder in ("figures", "slides"):
+        (tmp_path / folder).mkdir()
+        for index in range(3):
+            Image.fromarray(rng.integers(0, 256, (300, 300, 3), np.uint8)).save(tmp_path / folder / f"{index}.png")
     disk = tmp_path / "disk"
-    if not small_disk(disk, "1100k"):
+    if not small_disk(disk, size):
         pytest.skip("mounting is not allowed here")
     try:
-        done = run("inspect", "figures", "-o", "disk/out", cwd=tmp_path)
+        done = run(*command, cwd=tmp_path)
         assert done.returncode == 1
-        assert b"the disk is full" in no_traceback(done)
-        assert b"are free there, more are needed: free some space" in done.stderr
+        said = no_traceback(done).decode()
+        assert re.search(r"disk/out\S*: the disk is full: there was room for [1-9][\d,]* bytes of it", said)
+        assert "and it needs more: free some space, or name a folder on another disk, then say the same again" in said
         subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True, capture_output=True)
-        done = run("inspect", "figures", "-o", "disk/out", cwd=tmp_path)
+        done = run(*command, cwd=tmp_path)
         no_traceback(done)
         assert done.returncode == 0
-        assert len(list((disk / "out").glob("*/findings.json"))) == 3
+        assert len(list((disk / "out").glob(files))) >= 2
         assert not list((disk / "out").rglob(".*"))
     finally:
         subprocess.run(["umount", str(disk)], check=False, capture_output=True)

@@ -123,7 +123,7 @@ class DiskFullError(HandlensError):
     """No room for a file, or none of its size is allowed (`limited`); what was finished before is kept."""
 
     def __init__(self, file: Path, written: int, free: int, limited: bool = False) -> None:
-        what = f"the disk is full: {written:,} bytes of it were written, {free:,} are free there, more are needed"
+        what = f"the disk is full: there was room for {written + free:,} bytes of it, and it needs more"
         remedy = "free some space, or name a folder on another disk"
         if limited:
             what = f"a file of more than {written:,} bytes is not allowed here (ulimit -f, or the kind of disk)"

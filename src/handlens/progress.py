@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,8 @@ def bar(title: str) -> Iterator[Progress]:
             drawn.draw()
         return
     if not sys.stderr.isatty():
-        yield _Lines(title)
+        with _Lines(title).repeated() as lines:
+            yield lines
         return
     from rich.console import Console
     from rich.progress import (
@@ -98,22 +100,48 @@ def _clock(seconds: float) -> str:
 
 
 class _Lines:
-    """Progress for logs."""
+    """Progress for logs. Where nothing is told for long, as while one picture is read, the last line comes again."""
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.last = self.begun = time.monotonic()
+        self.last = self.begun = self.told = time.monotonic()
         self.before = self.total = -1
+        self.rest: list[str] = []
+        self.ended = threading.Event()
+
+    @contextmanager
+    def repeated(self) -> Iterator[Progress]:
+        thread = threading.Thread(target=self._repeat, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.ended.set()
+            thread.join()
 
     def __call__(self, done: int, total: int, words: str = "", /) -> None:
-        now = time.monotonic()
+        now = self.told = time.monotonic()
         if total != self.total:  # other work: some of it may have been done by a run before this one
             self.before, self.begun, self.total = done, now, total
+        rest = [f"{done} of {total}"]
+        if words and done > self.before:
+            seconds = (now - self.begun) * (total - done) / (done - self.before)
+            rest.append(f"{seconds / 60:.0f} min left")
+        self.rest = rest + ([printable(words)] if words else [])
         if now - self.last >= LINE_SECONDS:
-            self.last = now
-            rest = [f"{done} of {total}"]
-            if words and done > self.before:
-                seconds = (now - self.begun) * (total - done) / (done - self.before)
-                rest.append(f"{seconds / 60:.0f} min left")
-            rest += [printable(words)] if words else []
-            print(f"{self.title}: {', '.join(rest)}", file=sys.stderr)
+            self._say(self.rest, now)
+
+    def _say(self, rest: list[str], now: float) -> None:
+        self.last = now
+        print(f"{self.title}: {', '.join(rest)}", file=sys.stderr)
+
+    def _repeat(self) -> None:
+        """After ten seconds without a line, then after twice as long each time."""
+        patience, said = LINE_SECONDS, self.last
+        while not self.ended.wait(LINE_SECONDS):
+            now = time.monotonic()
+            if self.last != said:  # by the work itself
+                patience, said = LINE_SECONDS, self.last
+            if self.rest and now - self.last >= patience:
+                self._say([*self.rest, f"{now - self.told:.0f} s so far"], now)
+                patience, said = 2 * patience, now

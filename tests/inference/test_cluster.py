@@ -443,7 +443,21 @@ def test_it_is_said_when_all_workers_leave_and_goes_on_when_some_join(tmp_path, 
             assert sum(1 for _ in results) == 399
     finally:
         cluster.close()
-    assert "all workers have left the cluster" in caplog.text
+    assert f"start some with `dask worker {cluster.address} --nthreads 1`" in caplog.text
+
+
+def test_a_command_says_that_it_waits_for_workers(tmp_path):
+    cluster = Cluster(tmp_path)
+    command = [sys.executable, "-m", "handlens", "sample", "cells", tmp_path / "new", "--cases", "2", "--size", "64"]
+    command = [str(word) for word in (*command, "--cluster", cluster.address)]
+    try:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert "has no workers yet: waiting for some, 60 s at the most" in process.stderr.readline()
+            cluster.start_worker()
+            assert "2 synthetic test cases" in process.stderr.read()
+        assert process.returncode == 0
+    finally:
+        cluster.close()
 
 
 def test_a_deadline_is_for_this_machine(dask, cells, tmp_path):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,12 +88,19 @@ def _no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def _five_bytes_are_free(_place: Path) -> SimpleNamespace:
+    return SimpleNamespace(free=5)
+
+
 @pytest.mark.parametrize("call", ["fsync", "chmod"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(f"handlens.io.files.os.{call}", _no_space)
-    with pytest.raises(DiskFullError, match=r"a\.txt: the disk is full: 3 bytes of it were written, [\d,]+ are free"):
+    monkeypatch.setattr("handlens.io.files.shutil.disk_usage", _five_bytes_are_free)
+    with pytest.raises(
+        DiskFullError, match=r"a\.txt: the disk is full: there was room for 8 bytes of it, and it needs"
+    ):
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
@@ -274,8 +282,9 @@ def test_an_exception_leaves_no_folder(tmp_path: Path, error: type[BaseException
 
 def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("handlens.io.files.os.fsync", _no_space)
+    monkeypatch.setattr("handlens.io.files.shutil.disk_usage", _five_bytes_are_free)
     with (
-        pytest.raises(DiskFullError, match="/new: the disk is full: 1 bytes of it were written"),
+        pytest.raises(DiskFullError, match="/new: the disk is full: there was room for 6 bytes of it"),
         files.new_folder(tmp_path / "new") as temporary,
     ):
         files.write_text(temporary / "a.txt", "x")

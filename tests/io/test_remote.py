@@ -2,9 +2,12 @@
 
 import logging
 import pickle
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.dataset
 import pytest
 import range_server
 import tifffile
@@ -13,6 +16,7 @@ from click.testing import CliRunner
 from stacks import make_volume
 
 import handlens
+from handlens.challenges.forgery.inspection import tables
 from handlens.challenges.forgery.inspection.reading import find_figures, list_files
 from handlens.cli import cli
 from handlens.errors import DataError, SubmissionError
@@ -450,25 +454,89 @@ def test_an_upload_that_fails_is_all_that_is_done_again(buckets, slides, tmp_pat
     assert client.get_object(Bucket="later", Key="run/submission.csv")["Body"].read()
 
 
-@pytest.mark.slow
-def test_screening_a_bucket_leaves_tables_to_query(buckets, tmp_path):
-    import pyarrow.dataset
-
+def test_what_was_made_of_other_files_is_not_uploaded(buckets, slides, tmp_path, monkeypatch):
     forwarder, client = buckets
-    handlens.sample("forgery", tmp_path / "data", seed=4, cases=2, size=160)
-    (tmp_path / "data" / "test_images" / "broken.png").write_bytes(b"none")
-    upload(client, tmp_path / "data" / "test_images", "papers")
+    client.create_bucket(Bucket="changed")
+    data = shutil.copytree(slides[0], tmp_path / "data")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    solve = ("solve", "cells", data, "-o", "s3://changed/run", "--solver", "baseline", "--no-report")
+    forwarder.fail = lambda number, name: 503 if "submission" in name else None
+    assert CliRunner().invoke(cli, [str(each) for each in solve]).exit_code == 1
     forwarder.fail = lambda number, name: None
-    result = CliRunner().invoke(cli, ["inspect", "s3://papers/data", "-o", "s3://papers/report", "--parquet"])
+    first, second, *_ = sorted((data / "test" / "im").iterdir())
+    shutil.copyfile(second, first)
+    refused = CliRunner().invoke(cli, [str(each) for each in solve])
+    assert refused.exit_code == 1
+    assert "another run" in str(refused.exception or refused.output)
+    names = [each["Key"] for each in client.list_objects_v2(Bucket="changed")["Contents"]]
+    assert not {"run/submission.csv", "run/run.json"} & {*names}
+    assert "2 cases, valid" in run(*solve, "--overwrite")
+    stored = client.get_object(Bucket="changed", Key="run/submission.csv")["Body"].read()
+    assert stored != slides[1].submission.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def papers(buckets, tmp_path_factory):
+    """A bucket of figures, one of them broken."""
+    forwarder, client = buckets
+    folder = tmp_path_factory.mktemp("papers")
+    handlens.sample("forgery", folder / "data", seed=4, cases=2, size=160)
+    (folder / "data" / "test_images" / "broken.png").write_bytes(b"none")
+    upload(client, folder / "data" / "test_images", "papers")
+    forwarder.fail = lambda number, name: None
+    return client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [(), ("--cluster", "local", "--workers", "2")], ids=["here", "cluster"])
+def test_screening_a_bucket_leaves_tables_to_query(papers, tmp_path, monkeypatch, where):
+    out = f"report-{len(where)}"
+    told = ["inspect", "s3://papers/data", "-o", f"s3://papers/{out}", "--parquet", *where]
+    result = CliRunner().invoke(cli, told)
     assert result.exit_code == 1, result.output  # one figure cannot be read
-    client.download_file("papers", "report/findings/figures-00000.parquet", str(tmp_path / "figures.parquet"))
-    client.download_file("papers", "report/findings/matches-00000.parquet", str(tmp_path / "matches.parquet"))
-    figures = pyarrow.dataset.dataset(tmp_path / "figures.parquet").to_table().to_pylist()
-    matches = pyarrow.dataset.dataset(tmp_path / "matches.parquet").to_table().to_pylist()
+    names = [each["Key"] for each in papers.list_objects_v2(Bucket="papers", Prefix=f"{out}/")["Contents"]]
+    assert f"{out}/index.html" in names
+    tables = [name for name in names if name.endswith(".parquet")]
+    assert len(tables) == 2
+    monkeypatch.chdir(tmp_path)
+    Path("report/findings").mkdir(parents=True)
+    for name in tables:
+        papers.download_file("papers", name, f"report/findings/{Path(name).name}")
+    figures = pyarrow.dataset.dataset("report/findings/figures-00000.parquet").to_table().to_pylist()
+    matches = pyarrow.dataset.dataset("report/findings/matches-00000.parquet").to_table().to_pylist()
     assert len(figures) == 3
     assert [row["figure"] for row in figures if row["error"]] == ["broken.png"]
     assert len([row for row in matches if row["counted"]]) >= sum(row["groups"] or 0 for row in figures)
-    assert "report/index.html" in [each["Key"] for each in client.list_objects_v2(Bucket="papers")["Contents"]]
+
+
+def queries(language: str) -> list[str]:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}.*?\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_documented_queries_run_over_the_tables(tmp_path, monkeypatch, capsys):
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+
+    def group(name, probability, transform):
+        return {
+            "name": name,
+            "probability": probability,
+            "matches": [{"probability": probability, "moved": (3, 4), "transform": transform}],
+        }
+
+    record = {
+        "figure": "one.png",
+        "groups": [group("1", 0.99, "a shift"), group("2", 0.9, "a turn")],
+        "doubtful": [group("3", 0.99, "a shift")],
+    }
+    tables.write_tables(Path("report"), [record, {"figure": "two.png", "groups": [], "doubtful": []}])
+    (program,) = queries("python")
+    exec(compile(program, "remote.md", "exec"), {})
+    assert capsys.readouterr().out == "one.png 1 a shift\n"
+    (query,) = queries("sql")
+    assert duckdb.sql(query).fetchall() == [("one.png", 2, 0.99)]
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch):

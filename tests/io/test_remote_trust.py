@@ -336,7 +336,7 @@ def test_a_folder_is_not_read_as_a_file():
 
 def test_what_is_to_be_uploaded_lies_in_a_folder_of_ones_own(tmp_path, monkeypatch):
     def folder_used():
-        with uploads.output_folder(place("s3://bucket/run")) as folder:
+        with uploads.output_folder(place("s3://bucket/run"), ()) as folder:
             assert folder.stat().st_mode & 0o777 == 0o700
             return folder
 

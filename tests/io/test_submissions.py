@@ -184,6 +184,20 @@ def test_a_parquet_cell_outside_its_dictionary_is_refused(index):
         rows_of._column_texts(column)
 
 
+@pytest.mark.parametrize("which", [0, 1, 3, 5])  # of the file, its columns, its group; 2 and 4 are histograms
+def test_a_parquet_footer_with_a_false_count_is_refused(tmp_path, which):
+    path = tmp_path / "submission.parquet"
+    column = [str(number) for number in range(1_000)]
+    pq.write_table(pa.table({"img": column, "pixels": column}), path, write_statistics=False, use_dictionary=False)
+    data, varint = path.read_bytes(), b"\xd0\x0f"  # 1,000 as the footer writes it
+    size = int.from_bytes(data[-8:-4], "little")
+    head, footer = data[: -8 - size], data[-8 - size :]
+    pieces = footer.split(varint)
+    assert len(pieces) == 7
+    path.write_bytes(head + varint.join(pieces[: which + 1]) + b"\xd2\x0f" + varint.join(pieces[which + 1 :]))
+    assert "broken Parquet file" in str(submissions.read_submission(path, CODEC, CASES).problems[0])
+
+
 def test_a_parquet_dictionary_cannot_blow_up_memory(tmp_path):
     column = pa.DictionaryArray.from_arrays(np.zeros(150, np.int32), pa.array(["x" * 2_000_000]))
     pq.write_table(pa.table({"img": [str(n) for n in range(150)], "pixels": column}), tmp_path / "bomb.parquet")

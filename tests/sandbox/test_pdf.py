@@ -112,6 +112,29 @@ def test_kinds_of_colours(tmp_path: Path) -> None:
     assert found["5.1"][:, 100:].min() == 255  # transparent: the white of the page
 
 
+@pytest.mark.parametrize("packing", ["JPEG", "JPEG2000", "flate"])
+@pytest.mark.parametrize("drawing", [b"", VECTORS])
+def test_an_image_whose_second_half_is_lost_is_refused(tmp_path: Path, packing: str, drawing: bytes) -> None:
+    stream, end = io.BytesIO(), b""
+    if packing == "flate":
+        stream.write(zlib.compress(NOISE.tobytes()))
+    else:
+        Image.fromarray(NOISE).save(stream, packing)
+        end = b"\xff\xd9"  # both have it
+    name = {"JPEG": b"/DCTDecode", "JPEG2000": b"/JPXDecode", "flate": b"/FlateDecode"}[packing]
+    content, head = stream.getvalue(), entries(NOISE.shape, b"/DeviceRGB", name)
+    whole = write_pdf(tmp_path / "whole.pdf", [([(head, content, PLACE)], drawing)])
+    assert len(figures(whole)) == 1 + bool(drawing)
+    if packing == "JPEG":  # the mark alone is no loss
+        figures(write_pdf(tmp_path / "unmarked.pdf", [([(head, content[:-2], PLACE)], drawing)]))
+    half = write_pdf(tmp_path / "half.pdf", [([(head, content[: len(content) // 2] + end, PLACE)], drawing)])
+    for figure in pdf.list_figures(half):
+        if packing == "JPEG2000" and not figure.number:
+            continue  # PDFium leaves it out of the drawing: its place is empty, and its own pixels are refused
+        with pytest.raises(DataError, match=r"half.pdf.*(damaged|cannot be read)"):
+            pdf.read_figure(half, figure)
+
+
 def test_vector_figures_are_drawn_and_text_alone_is_a_page(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [([], VECTORS), [packed(NOISE, PLACE)], ([packed(GREY, PLACE)], VECTORS)])
     assert [(each.page, each.number) for each in pdf.list_figures(path)] == [(1, 0), (2, 1), (3, 1), (3, 0)]

@@ -120,7 +120,7 @@ def _sample(challenge: AnyChallenge) -> click.Command:
 
         settings = challenge.settings(**options)
         how: dict[str, Any] = {"seed": seed, "cases": cases, "size": size, "settings": settings}
-        with open_executor(cluster, None) as executor, progress_bar("sample") as progress:
+        with open_executor(cluster, None, message) as executor, progress_bar("sample") as progress:
             pipeline.sample(challenge, folder, **how, executor=executor, progress=progress)
         truth = folder / pipeline.TRUTH
         if as_json:

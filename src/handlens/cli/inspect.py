@@ -60,8 +60,8 @@ def inspect(
             raise click.UsageError("--parquet writes files: name a folder with -o")
         tables.refuse_missing()
     with (
-        output_folder(out) if out else nullcontext() as target,
-        open_executor(cluster, workers) as executor,
+        output_folder(out, figures) if out else nullcontext() as target,
+        open_executor(cluster, workers, message) as executor,
         progress_bar("inspect") as progress,
         resumable() if out else nullcontext(),
     ):

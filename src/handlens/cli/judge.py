@@ -86,7 +86,7 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
             total_seconds=60 * rest.pop("minutes"),
         )
         settings = challenge.settings(**rest)
-        with open_executor(cluster, None) as executor, progress_bar("judge") as progress:
+        with open_executor(cluster, None, message) as executor, progress_bar("judge") as progress:
             how: dict[str, Any] = {"limits": limits, "executor": executor, "progress": progress}
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, **how)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)

@@ -13,7 +13,7 @@ import click
 from handlens.cli.groups import ChallengeGroup, with_options
 from handlens.cli.options import CASES_DATA, JSON, PART, PATH, REPORT
 from handlens.cli.output import Verbosity, fail, message, print_json, print_score
-from handlens.errors import counted
+from handlens.errors import HandlensError, counted
 
 if TYPE_CHECKING:
     from handlens.types import AnyChallenge
@@ -118,7 +118,7 @@ def tell_page(write: Callable[[], Path]) -> None:
     """Write a page and say where it is; a folder that cannot be written to costs the page, not the score."""
     try:
         page = write()
-    except OSError as error:
+    except (OSError, HandlensError) as error:
         message(f"no page: {error}")
     else:
         message(f"report: {page}")

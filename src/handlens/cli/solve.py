@@ -105,8 +105,8 @@ def _solve(challenge: AnyChallenge) -> click.Command:
         details(f"settings: {settings}")
         with_page = wanted(report, as_json) and seconds is None  # a page must not make it late
         with (
-            output_folder(out) as target,
-            open_executor(cluster, how["workers"]) as executor,
+            output_folder(out, (folder, how["model"])) as target,
+            open_executor(cluster, how["workers"], message) as executor,
             progress_bar(challenge.name) as progress,
             resumable(),
         ):

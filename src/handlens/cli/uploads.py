@@ -11,24 +11,27 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 
 from handlens.cli.output import message
 from handlens.errors import DataError, counted
-from handlens.io.gate import RemotePath, is_there, read_bytes
-from handlens.runstore.store import LOCK, MANIFEST, UNFINISHED
+from handlens.io.files import write_text
+from handlens.io.gate import RemotePath, is_there, read_bytes, read_text
+from handlens.runstore.store import LOCK, MANIFEST, UNFINISHED, fingerprint_of
 
 DONE = ".finished"
-"""In the folder: nothing is left to do but to upload it."""
+"""In the folder: nothing is left to do but to upload it. Holds the fingerprint of what it was made of."""
 
 
 @contextmanager
-def output_folder(out: Path) -> Iterator[Path]:
+def output_folder(out: Path, reads: Iterable[Path | None]) -> Iterator[Path]:
     """The folder to write into: `out` itself, or one of this machine whose files are uploaded at the end.
 
-    What is stopped or fails is kept there, and the same command goes on with it.
+    What is stopped or fails is kept there, and the same command goes on with it. If files changed meanwhile that the
+    command `reads`, what is finished is not uploaded: it is another run's folder then, as on a disk.
     """
     if not isinstance(out, RemotePath):
         yield out
@@ -36,10 +39,12 @@ def output_folder(out: Path) -> Iterator[Path]:
     if out.scheme in ("http", "https"):
         raise out.closed()
     folder = _own_folder(out)
-    if (folder / DONE).exists():
+    made_of = "\n".join([version("handlens"), *(fingerprint_of([], path, without=folder) for path in reads if path)])
+    if is_there(folder / DONE) and read_text(folder / DONE) == made_of:
         _upload(folder, out)
         message(f"{out}: uploaded what the same command had finished before")
         sys.exit(0)
+    (folder / DONE).unlink(missing_ok=True)
     manifest = out / MANIFEST
     if not any(folder.iterdir()) and is_there(manifest):  # of another run, perhaps: then it is refused as on a disk
         (folder / MANIFEST).write_bytes(read_bytes(manifest, most=1 << 24))
@@ -49,7 +54,7 @@ def output_folder(out: Path) -> Iterator[Path]:
         if not any(path.name not in (MANIFEST, LOCK) for path in folder.iterdir()):
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    (folder / DONE).touch()
+    write_text(folder / DONE, made_of)
     _upload(folder, out)
 
 

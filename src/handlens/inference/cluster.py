@@ -8,7 +8,6 @@ lost with its worker; here it is decided what a case did that workers died of.
 from __future__ import annotations
 
 import hashlib
-import logging
 import pickle
 import threading
 import time
@@ -53,8 +52,6 @@ PACE_SECONDS = 0.1
 LEFT_SECONDS = 10.0
 """How long there may be no worker before it is said."""
 
-LOG = logging.getLogger("handlens")
-
 LOOK_AGAIN = 2.0
 """Seconds after which it is asked again how many threads there are: workers come and go."""
 
@@ -66,11 +63,11 @@ class DaskExecutor(Executor):
     def is_here(self) -> bool:
         return False
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, tell: Callable[[str], None]) -> None:
+        self.client, self.tell = client, tell
 
     def run(self, job: MapJob[Item, Result]) -> Generator[tuple[int, Result], None, None]:
-        run = _Run(self.client, packed(job.make), job.items, job.name, job.survive)
+        run = _Run(self.client, packed(job.make), job.items, job.name, job.survive, self.tell)
         try:
             for index, files, value in run.results():
                 if job.out is not None:
@@ -112,10 +109,12 @@ class _Run:
         items: Sequence[Any],
         name: Callable[[Any], str],
         survive: Callable[[Any, HandlensError], Any] | None,
+        tell: Callable[[str], None],
     ) -> None:
         from distributed import as_completed
 
         self.client, self.payload, self.items, self.name, self.survive = client, payload, items, name, survive
+        self.tell = tell
         self.token = f"handlens-{hashlib.sha256(payload).hexdigest()[:12]}-{uuid.uuid4().hex[:8]}"
         self.function: Future[Any] | None = None
         self.fresh: Iterator[int] = iter(range(len(items)))
@@ -186,7 +185,9 @@ class _Run:
                 seen, told = time.monotonic(), False
             elif time.monotonic() - seen > LEFT_SECONDS and not told:
                 told = True
-                LOG.warning("all workers have left the cluster: it goes on when some join")
+                address = self.client.scheduler.address if self.client.scheduler else "ADDRESS"
+                remedy = f"start some with `dask worker {address} --nthreads 1`, or stop and resume later"
+                self.tell(f"all workers have left the cluster: it goes on when some join; {remedy}")
 
     def _watch(self) -> None:
         """Give out anew what waits for workers that have left."""
@@ -316,6 +317,6 @@ class _Run:
         self.waiting.appendleft(index)
 
     def _gone(self) -> HandlensError:
-        where = getattr(self.client.scheduler, "address", None) or "of the cluster"
+        where = self.client.scheduler.address if self.client.scheduler else "of the cluster"
         what = f"the scheduler {where} is gone, and with it what was under way"
         return HandlensError(f"{what}: start it again, then say the same again: what is finished is kept")

@@ -32,6 +32,8 @@ STARTED_HERE = {
 }
 """Settings of Dask for schedulers and workers that a command starts."""
 
+LOG = logging.getLogger("handlens")
+
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss)://\S+")
 
 
@@ -44,8 +46,13 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 @contextmanager
-def open_executor(cluster: str | None, workers: int | None) -> Iterator[Executor | None]:
-    """What `--cluster` names, started when it is first needed; None where it was not said, for this machine."""
+def open_executor(
+    cluster: str | None, workers: int | None, tell: Callable[[str], None] = LOG.warning
+) -> Iterator[Executor | None]:
+    """What `--cluster` names, started when it is first needed; None where it was not said, for this machine.
+
+    `tell` is for what a person should know meanwhile, such as that all workers have left.
+    """
     if cluster is None:
         yield None
         return
@@ -54,7 +61,7 @@ def open_executor(cluster: str | None, workers: int | None) -> Iterator[Executor
     if cluster != "local" and not _ADDRESS.fullmatch(cluster):
         read_cluster_file(Path(cluster))
     with ExitStack() as stack:
-        yield _Later(lambda: stack.enter_context(open_cluster(cluster, workers=workers)))
+        yield _Later(lambda: stack.enter_context(open_cluster(cluster, workers=workers, tell=tell)))
 
 
 class _Later(Executor):
@@ -74,7 +81,9 @@ class _Later(Executor):
 
 
 @contextmanager
-def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExecutor]:
+def open_cluster(
+    where: str, *, workers: int | None = None, tell: Callable[[str], None] = LOG.warning
+) -> Iterator[DaskExecutor]:
     """The executor that `--cluster` names, with what was started for it ended at the end.
 
     `workers` is how many are started: one for each core for `local`, what the file says for a file. A running
@@ -97,8 +106,8 @@ def open_cluster(where: str, *, workers: int | None = None) -> Iterator[DaskExec
             client = _connect(distributed, target, where)
             stack.enter_context(client)
         if isinstance(target, str):
-            _wait_for_workers(client, where)
-        yield DaskExecutor(client)
+            _wait_for_workers(client, where, tell)
+        yield DaskExecutor(client, tell)
 
 
 def _refuse_workers(where: str, workers: int | None) -> None:
@@ -127,7 +136,9 @@ def _connect(distributed: Any, target: Any, where: str) -> Any:
         ) from None
 
 
-def _wait_for_workers(client: Any, where: str) -> None:
+def _wait_for_workers(client: Any, where: str, tell: Callable[[str], None]) -> None:
+    if not client.nthreads():
+        tell(f"the scheduler {where} has no workers yet: waiting for some, {JOIN_SECONDS} s at the most")
     try:
         client.wait_for_workers(1, timeout=JOIN_SECONDS)
     except TimeoutError:

@@ -72,7 +72,8 @@ def work_on(payload: bytes, token: str, content: bytes) -> bytes:
         value = function(pickle.loads(content))
         return pickle.dumps(("done", value, _collect(folder)))
     except Exception as error:
-        full = isinstance(error, DiskFullError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        full = isinstance(error, DiskFullError)
+        full = full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT))
         _, told = pickle.loads(packed_error(error))
         return pickle.dumps(("full", told, _address()) if full else ("error", told, None))
     finally:

@@ -183,6 +183,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
                 raise TableError(f"{metadata.num_rows:,} rows in {metadata.num_row_groups:,} groups; too many")
             texts = _refuse_odd_columns(schema)
             yield Row(0, 0, tuple(schema.names))
+            _refuse_other_counts(metadata)
             with pq.ParquetFile(
                 stream, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
             ) as file:
@@ -194,10 +195,24 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise TableError(f"broken Parquet file ({why})") from None
 
 
+def _refuse_other_counts(metadata: Any) -> None:
+    """The footer tells the number of rows three times; readers believe one or another."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    if rows != metadata.num_rows:
+        raise TableError(f"broken Parquet file ({metadata.num_rows:,} rows, but {rows:,} in its groups)")
+    for number, group in enumerate(groups):
+        for column in map(group.column, range(group.num_columns)):
+            if column.num_values != group.num_rows:
+                what = f"group {number} has {group.num_rows:,} rows, but {column.num_values:,} values in a column"
+                raise TableError(f"broken Parquet file ({what})")
+
+
 def _counted_rows(file: Any) -> Iterator[Row]:
-    number = unpacked = 0
+    number = unpacked = rows = 0
     for group in range(file.metadata.num_row_groups):
         _refuse_large_pages(file, group)
+        rows += file.metadata.row_group(group).num_rows
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS, row_groups=[group]):
             for cells in zip(*map(_column_texts, batch.columns), strict=True):
                 number += 1
@@ -205,6 +220,8 @@ def _counted_rows(file: Any) -> Iterator[Row]:
                 if unpacked > MAX_FILE_BYTES:
                     raise TableError(f"more than {MAX_FILE_BYTES:,} bytes unpacked; too large to be read")
                 yield Row(0, number, cells)
+        if number != rows:
+            raise TableError(f"broken Parquet file ({number:,} rows where the footer tells of {rows:,})")
 
 
 def _refuse_large_pages(file: Any, group: int) -> None:

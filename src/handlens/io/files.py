@@ -33,8 +33,9 @@ def replacing(path: Path) -> Iterator[Path]:
     _refuse_server(path)
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=_prefix(path.name), suffix=path.suffix, dir=path.parent)
+        with named_place(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=_prefix(path.name), suffix=path.suffix, dir=path.parent)
         temporary = Path(name)
         os.close(handle)
         yield temporary
@@ -58,9 +59,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise DataError(f"{path} is already there and not empty: name a new folder, or remove it first")
     path = path.resolve()  # a folder cannot take the place of a link, nor of `.`
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent, path.name)
-    temporary = Path(tempfile.mkdtemp(prefix=_prefix(path.name), dir=path.parent))
+    with named_place(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent, path.name)
+        temporary = Path(tempfile.mkdtemp(prefix=_prefix(path.name), dir=path.parent))
     try:
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
@@ -76,6 +78,18 @@ def new_folder(path: Path) -> Iterator[Path]:
         if full is not None:
             raise full from error
         raise
+
+
+@contextmanager
+def named_place(path: Path) -> Iterator[None]:
+    """Within, a place where nothing can be written is told with what to do, such as a disk that is read-only."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        what = f"nothing can be written here ({error.strerror or error})"
+        raise DataError(f"{what}: name a place on a disk that you may write to", file=path) from None
 
 
 @contextmanager

@@ -10,12 +10,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from handlens.errors import DataError
+from handlens.io.pdf_damage import refuse_lost_pixels
 
 Array = npt.NDArray[Any]
 Box = tuple[float, float, float, float]
@@ -309,6 +311,7 @@ def _area(box: Box) -> float:
 
 def _pixels(image: Any, matrix: Matrix, sheet: Any, *, masked: bool) -> Array:
     """An image as the page shows it, at its own size."""
+    refuse_lost_pixels(image)
     pixels = _colours(image.get_bitmap())
     if masked:
         pixels = _on_white(pixels, image)
@@ -362,6 +365,8 @@ def _draw(sheet: Any, figure: PdfFigure) -> Array:
     """A part of the page on white as (H, W, 3)."""
     import pypdfium2
 
+    for image, _ in islice(_images(sheet), MOST_IMAGES):
+        refuse_lost_pixels(image)
     left, top, right, bottom = figure.box
     width, height = sheet.get_size()
     scale = figure.shape[0] / max(bottom - top, 1e-9)

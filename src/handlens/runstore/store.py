@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from handlens.errors import DataError
-from handlens.io.files import named_full_disk, replacing, sweep, write_text
+from handlens.io.files import named_full_disk, named_place, replacing, sweep, write_text
 from handlens.io.gate import RemotePath, is_there, read_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def open_store(
     if not overwrite:
         _refuse_files_of_others(folder, results)
     before = set(os.listdir(folder)) if folder.exists() else None
-    folder.mkdir(parents=True, exist_ok=True)
+    with named_place(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         _sweep_all(folder)
         _refuse_finished_or_other(folder, fingerprint, overwrite=overwrite, again=again)  # it may have come meanwhile
@@ -180,7 +181,9 @@ def _locked(folder: Path) -> Iterator[None]:
         return
     path = folder / LOCK
     while True:
-        with path.open("a+", encoding="utf-8") as stream:
+        with named_place(folder):
+            stream = path.open("a+", encoding="utf-8")
+        with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

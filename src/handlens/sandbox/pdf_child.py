@@ -33,6 +33,7 @@ def _load_libraries() -> None:
     import numpy as np
     import PIL.Image
     import pypdfium2
+    import simplejpeg  # noqa: F401
 
     from handlens.io import pdf  # noqa: F401
 

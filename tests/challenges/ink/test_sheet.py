@@ -83,6 +83,21 @@ def test_outside_the_mask_nothing_counts() -> None:
     assert np.abs(found.at(0, 128, 0, 190) - surface[:, :190]).max() < 1
 
 
+def test_rows_outside_the_mask_are_not_read() -> None:
+    surface, read = slope((256, 256), 8, 16), set()
+
+    class Noted(Held):
+        def fill(self, band: Any, first: int, top: int, left: int) -> None:
+            read.update(range(top, top + band.shape[1]))
+            super().fill(band, first, top, left)
+
+    volume, mask = lay(surface, 24), np.zeros((256, 256), bool)
+    mask[70:130] = True
+    found = find_sheet(Stack(Noted(volume)), side="last", region=16, mask=mask)
+    assert read == set(range(64, 144))
+    assert np.abs(found.at(70, 130, 0, 250) - surface[70:130, :250]).max() < 1
+
+
 def test_the_depth_of_a_made_up_fragment_is_found(tmp_path: Path) -> None:
     for seed in (1, 2):
         fragment = make_fragment((seed,), (384, 512), slices=24, difficulty=1.0, maps=[])

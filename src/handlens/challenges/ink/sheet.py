@@ -58,10 +58,10 @@ def find_sheet(
 ) -> Depths:
     """The surface of the sheet that borders on air at this end of the stack.
 
-    The stack is streamed once; memory holds a row of regions, and one number for every region and slice. With `rows`
-    that many in the middle of each region stand for all of it, and the others are not read. A region's
-    surface is where grey falls most from a few slices to the next towards the air. Where that is not clear, or in two
-    places, as where a second sheet touches, the neighbours decide: the surface is followed.
+    The stack is streamed once, as far as it is in the mask; memory holds a row of regions, and one number for every
+    region and slice. With `rows` that many in the middle of each region stand for all of it, and the others are not
+    read. A region's surface is where grey falls most from a few slices to the next towards the air. Where that is not
+    clear, or in two places, as where a second sheet touches, the neighbours decide: the surface is followed.
     """
     grey, inside = _profile(stack, region, mask, region if rows is None else min(rows, region))
     if side == "first":
@@ -91,6 +91,8 @@ def _profile(stack: Stack, region: int, mask: Mask | None, read: int) -> tuple[M
         start, end = first * region, min((first + together) * region, height)
         if thin and end - start > read:
             start, end = start + (end - start - read) // 2, start + (end - start + read) // 2
+        if mask is not None and not mask[start:end].any():
+            continue
         band = stack.read_band(start, end, 0, stack.depth)
         for row in range(first, min(first + together, rows)):
             top, bottom = max(row * region, start), min((row + 1) * region, end)
