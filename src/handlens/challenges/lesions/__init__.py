@@ -35,7 +35,10 @@ CHALLENGE = Challenge(
         sections=lazy(f"{__name__}.report:sections"),
         rescore=lazy(f"{__name__}.report:rescore"),
         adjust=Adjusting(
-            "sensitivity", lazy(f"{__name__}.report:usual_sensitivity"), lazy(f"{__name__}.report:adjusted")
+            "sensitivity",
+            lazy(f"{__name__}.report:usual_sensitivity"),
+            lazy(f"{__name__}.report:adjusted"),
+            lazy(f"{__name__}.report:write_adjusted"),
         ),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,

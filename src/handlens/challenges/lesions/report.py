@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,7 +210,9 @@ def usual_sensitivity(_model: Path | None) -> float:
     return 0.5
 
 
-def adjusted(out: Path, case: Case, value: float, _model: Path | None, settings: LesionsSettings) -> Probabilities:
+def adjusted(
+    out: Path, case: Case, _said: Probabilities, value: float, _model: Path | None, settings: LesionsSettings
+) -> Probabilities:
     """The likeliest malignant class where malignant ones together exceed 1 less the sensitivity, else another."""
     taxonomy = TAXONOMIES[settings.taxonomy]
     page = json.loads((out / ANSWERS).read_text(encoding="utf-8"))
@@ -221,3 +224,10 @@ def adjusted(out: Path, case: Case, value: float, _model: Path | None, settings:
     total = kept.sum()
     found: Probabilities = kept / total if total else (malignant == alarm) / (malignant == alarm).sum()
     return found
+
+
+def write_adjusted(out: Path, target: Path, case: Case, _answer: Probabilities, _settings: LesionsSettings) -> None:
+    """Where the model looked does not depend on the sensitivity."""
+    looked = file_of(out, case, "occlusion.png")
+    if looked.is_file():
+        shutil.copyfile(looked, file_of(target, case, "occlusion.png"))
