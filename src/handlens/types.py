@@ -196,6 +196,10 @@ def mean_of_each(scores: Sequence[CaseScore], chosen: npt.NDArray[np.int64], _se
     return means
 
 
+def nothing_told(_answers: Mapping[str, Any], _settings: Any, /) -> str:
+    return ""
+
+
 def no_files(_out: Path, _target: Path, _case: Case, _answer: Any, _settings: Any, /) -> None:
     return None
 
@@ -232,6 +236,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     adjust       how answers change with a threshold; None where they do not
     cheap_baseline  whether the baseline is so fast that every report may compare with it
     constants    answers that look at nothing, by name, beside the empty one: what a score has to beat
+    found        what was found in all cases together, in a few words: (answers by id, settings)
     """
 
     view: Callable[[Path, Case, AnswerT, LabelT | None, SettingsT], CaseView]
@@ -246,6 +251,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     adjust: Adjusting[AnswerT, SettingsT] | None = None
     cheap_baseline: bool = False
     constants: Mapping[str, Callable[[Case, SettingsT], AnswerT]] = field(default_factory=dict)
+    found: Callable[[Mapping[str, AnswerT], SettingsT], str] = nothing_told
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -134,8 +134,8 @@ def test_a_page_without_labels_says_what_was_found_and_what_its_files_are_for(so
     case = pipeline.read_cases(challenge, data)[0]
     pipeline.solve(challenge, case.path, tmp_path / "out", for_report=True)
     page, report = pipeline.report_solve(challenge, tmp_path / "out")
-    expected = {"forgery": "no copy found", "ink": "ink on ", "cells": " nuclei on ", "lesions": ", probability 0."}
-    assert report.verdict.startswith(f"{report.cases[0].id}: ")
+    expected = {"forgery": "No copy found", "ink": "Ink on ", "cells": " nuclei on ", "lesions": ", probability 0."}
+    assert report.title.endswith(f": {case.path.name}")
     assert expected[challenge.name] in report.verdict
     for name, address, about in (*report.files, *report.cases[0].files):
         assert (tmp_path / "out" / name).is_file()

@@ -89,9 +89,11 @@ def report_solve(
     references |= constants | (beside.scores() if beside else {})
     report = Report(
         kind="solve",
-        title=f"{challenge.title}: {cases[0].id if len(cases) == 1 else counted(page['count'], 'case')}",
+        title=f"{challenge.title}: {_name_of(known.cases[0]) if len(cases) == 1 else counted(page['count'], 'case')}",
         subtitle=f"{folder.name or folder} · {challenge.asks.replace('`', '')}",
-        verdict=verdict_of(challenge, score, page["empty_score"], interval, cases, constants),
+        verdict=verdict_of(
+            challenge, score, page["empty_score"], interval, cases, constants, _found(challenge, known, settings)
+        ),
         state="scored" if score is not None else "",
         challenge=challenge.name,
         metric=challenge.metric,
@@ -152,7 +154,13 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
         kind="adjusted",
         title=f"{challenge.title}: {adjusting.name} {value:.2f}",
         subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
-        verdict=verdict_of(challenge, score.value if score else None, page["empty_score"], cases=cases),
+        verdict=verdict_of(
+            challenge,
+            score.value if score else None,
+            page["empty_score"],
+            cases=cases,
+            found=_found(challenge, changed, settings),
+        ),
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value if score else None,
@@ -272,6 +280,15 @@ def _command(challenge: AnyChallenge, page: Mapping[str, Any], folder: Path, out
         flag = f"--{name.replace('_', '-')}"
         words += [flag] if value is True else [flag, str(value)]
     return shlex.join(words)
+
+
+def _name_of(case: Case) -> str:
+    """As its file is called, not by the number that it stands for."""
+    return case.path.name or case.id
+
+
+def _found(challenge: AnyChallenge, known: ReportedCases, settings: Any) -> str:
+    return challenge.report.found(known.answers, settings) if challenge.report and known.answers else ""
 
 
 def _files(out: Path) -> list[str]:

@@ -41,6 +41,7 @@ CHALLENGE = Challenge(
             lazy(f"{__name__}.report:adjusted"),
             lazy(f"{__name__}.report:write_adjusted"),
         ),
+        found=lazy(f"{__name__}.report:found"),
         marks=score.MARKS,
         constants={"nuclei everywhere": lazy(f"{__name__}.report:everywhere")},
         marks_about=score.MARKS_ABOUT,

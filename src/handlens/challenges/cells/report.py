@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES
 from handlens.challenges.cells.predictor import LEVELS, MOST_LEVELS, PROBABILITY, WATERSHED
 from handlens.challenges.cells.score import EMPTY_DICE
 from handlens.challenges.cells.splitting import Watershed
-from handlens.errors import DataError
+from handlens.errors import DataError, counted
 from handlens.inference.model import is_model, open_model
 from handlens.io.files import replacing, write_text
 from handlens.io.images import read_grey, write_png
@@ -69,6 +70,12 @@ def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsS
         )
     lost = 1 - dice(compare(said, there), empty=EMPTY_DICE)
     return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
+
+
+def found(answers: Mapping[str, Rle], _settings: CellsSettings) -> str:
+    """In how many images there are nuclei."""
+    some = sum(answer.area > 0 for answer in answers.values())
+    return f"Nuclei in {some} of {counted(len(answers), 'image')}"
 
 
 def everywhere(case: Case, _settings: CellsSettings) -> Rle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +141,12 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
         facts=facts,
         tags=(*([] if label is None else tags), f"answered {'forged' if said else 'authentic'}"),
     )
+
+
+def found(answers: Mapping[str, Instances], _settings: ForgerySettings) -> str:
+    """In how many figures there are copies."""
+    some = sum(bool(answer) for answer in answers.values())
+    return f"Copied regions in {some} of {counted(len(answers), 'figure')}"
 
 
 def explain(answer: Instances, label: Instances, said: Sequence[BoolArray], there: Sequence[BoolArray]) -> list[Reason]:

@@ -40,6 +40,7 @@ CHALLENGE = Challenge(
             lazy(f"{__name__}.report:adjusted"),
             lazy(f"{__name__}.report:write_adjusted"),
         ),
+        found=lazy(f"{__name__}.report:found"),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
         files={
