@@ -196,17 +196,27 @@ def mean_of_each(scores: Sequence[CaseScore], chosen: npt.NDArray[np.int64], _se
     return means
 
 
+def nothing_told(_answers: Mapping[str, Any], _settings: Any, /) -> str:
+    return ""
+
+
+def no_files(_out: Path, _target: Path, _case: Case, _answer: Any, _settings: Any, /) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Adjusting(Generic[AnswerT, SettingsT]):
     """How an answer changes with a threshold, without predicting again, from what `Reporting.keep` left.
 
-    `answer` gets the output folder, the case, the value from 0 to 1, the run's model folder or None, and settings;
-    `start` gives the value that the model was fitted to.
+    `answer` gets the output folder, the case, its answer in the run, the value from 0 to 1, the run's model folder or
+    None, and settings; `start` gives the value that the model was fitted to. `write` makes the files of a changed
+    answer: (output folder, another folder for them, case, changed answer, settings).
     """
 
     name: str
     start: Callable[[Path | None], float]
-    answer: Callable[[Path, Case, float, Path | None, SettingsT], AnswerT]
+    answer: Callable[[Path, Case, AnswerT, float, Path | None, SettingsT], AnswerT]
+    write: Callable[[Path, Path, Case, AnswerT, SettingsT], None] = no_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +236,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     adjust       how answers change with a threshold; None where they do not
     cheap_baseline  whether the baseline is so fast that every report may compare with it
     constants    answers that look at nothing, by name, beside the empty one: what a score has to beat
+    found        what was found in all cases together, in a few words: (answers by id, settings)
     """
 
     view: Callable[[Path, Case, AnswerT, LabelT | None, SettingsT], CaseView]
@@ -240,6 +251,7 @@ class Reporting(Generic[AnswerT, LabelT, SettingsT]):
     adjust: Adjusting[AnswerT, SettingsT] | None = None
     cheap_baseline: bool = False
     constants: Mapping[str, Callable[[Case, SettingsT], AnswerT]] = field(default_factory=dict)
+    found: Callable[[Mapping[str, AnswerT], SettingsT], str] = nothing_told
 
 
 @dataclass(frozen=True, slots=True, repr=False)

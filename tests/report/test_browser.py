@@ -122,6 +122,21 @@ def test_layers_are_switched_faded_and_zoomed(browser, page_file):
         assert page.locator("#viewer-title").text_content().startswith("large")
 
 
+def test_a_dark_picture_can_be_brightened(browser, page_file):
+    with opened(browser, page_file.as_uri()) as page:
+        page.locator(".card .open").first.click()
+        marks, picture = (page.locator(f"#world .layer{chosen}").first for chosen in (":not(.picture)", ".picture"))
+        assert [each.evaluate("e => getComputedStyle(e).filter") for each in (marks, picture)] == [
+            "none",
+            "brightness(1)",
+        ]
+        page.locator("#brightness").fill("2")
+        assert [each.evaluate("e => getComputedStyle(e).filter") for each in (marks, picture)] == [
+            "none",
+            "brightness(4)",
+        ]
+
+
 def test_thin_outlines_do_not_fade_on_a_phone(browser, tmp_path):
     pixels, marks = np.full((1001, 903, 3), 200, np.uint8), np.zeros((1001, 903), np.uint8)
     marks[:, 451] = 1

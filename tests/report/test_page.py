@@ -19,6 +19,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onlo
 
 KNOWN_TAGS = {
     "html",
+    "nav",
     "head",
     "meta",
     "title",

@@ -15,6 +15,8 @@ from handlens.challenges.lesions import report as lesions
 from handlens.challenges.lesions.score import score_classes
 from handlens.challenges.lesions.taxonomy import TAXONOMIES
 from handlens.errors import DataError, HandlensError
+from handlens.io.images import write_png
+from handlens.io.submissions import require_submission
 from handlens.masks.rle import decode, encode
 from handlens.pipeline.run_report import pareto
 from handlens.types import Case, CaseScore, Judged, Judgement, Truth
@@ -60,20 +62,59 @@ def test_another_threshold_changes_the_answer_and_the_fitted_one_hardly_does(sol
     adjusting = challenge.report.adjust
     cases = pipeline.read_cases(challenge, data)
     codec, settings = challenge.codec(challenge.settings()), challenge.settings()
+    said = require_submission(out / "submission.csv", codec, cases)
 
     def rows(value):
-        return [codec.format(adjusting.answer(out, case, value, None, settings), case) for case in cases]
+        return [codec.format(adjusting.answer(out, case, said[case.id], value, None, settings), case) for case in cases]
 
     if challenge.name != "forgery":  # in figures this small nothing is found at any sensitivity
         assert rows(0.001) != rows(0.999)
-    page = pipeline.report_adjusted(challenge, out, 0.9, tmp_path / "adjusted")
+    page = pipeline.report_adjusted(challenge, out, 0.05, tmp_path / "adjusted")
     assert page.is_file()
     assert pipeline.check(challenge, tmp_path / "adjusted" / "submission.csv", data, settings) == []
     known = json.loads((out / "score.json").read_text())["score"]
+    changed = json.loads(page.with_suffix(".json").read_text())
+    written = {"cells": "geojson", "ink": "contours.geojson", "lesions": None, "forgery": None}[challenge.name]
+    if written is not None:  # files of the threshold that is shown, not of another
+        for case in cases:
+            assert (
+                file_of(tmp_path / "adjusted", case, written).read_bytes() != file_of(out, case, written).read_bytes()
+            )
+        linked = {name for case in changed["cases"] for name, *_ in case["files"]}
+        assert linked >= {file_of(Path(), case, ending).name for case in cases for ending in (written, "mask.png")}
     pipeline.report_adjusted(challenge, out, adjusting.start(None), tmp_path / "same")
     if challenge.name in ("cells", "ink"):  # probabilities are kept in 255 steps
         same = json.loads((tmp_path / "same" / "report.json").read_text())["score"]
         assert same == pytest.approx(known, abs=0.02)
+
+
+@pytest.mark.slow
+def test_an_image_of_another_microscope_keeps_its_own_threshold(tmp_path):
+    """At the fitted value it has the answer of the run; below it more, above it less."""
+    challenge = registry.challenge("cells")
+    rows, columns = np.mgrid[:200, :200]
+    nuclei = sum(
+        80 * np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / 60.0)
+        for y in range(25, 200, 50)
+        for x in range(25, 200, 50)
+    )
+    noise = np.random.default_rng(0).normal(0, 1, (200, 200))
+    picture = np.clip(8 + nuclei + noise, 0, 255).astype(np.uint8)
+    write_png(tmp_path / "cells.png", np.repeat(picture[:, :, None], 3, axis=2))
+    out = tmp_path / "out"
+    pipeline.solve(challenge, tmp_path / "cells.png", out, for_report=True)
+    (case,), settings = pipeline.read_cases(challenge, tmp_path / "cells.png"), challenge.settings()
+    said = require_submission(out / "submission.csv", challenge.codec(settings), [case])[case.id]
+    fitted = challenge.report.adjust.start(None)
+    low, same, high = (
+        challenge.report.adjust.answer(out, case, said, value, None, settings).area
+        for value in (fitted - 0.2, fitted, fitted + 0.2)
+    )
+    assert high < same < low
+    assert same == pytest.approx(said.area, rel=0.05)
+    page = pipeline.report_adjusted(challenge, out, fitted - 0.2, tmp_path / "adjusted")
+    nuclei = len((tmp_path / "adjusted" / "objects.csv").read_text().splitlines()) - 1
+    assert json.loads(page.with_suffix(".json").read_text())["cases"][0]["facts"]["nuclei"] == nuclei > 0
 
 
 def test_sensitivity_chooses_among_the_groups_that_were_found(tmp_path):
@@ -83,7 +124,7 @@ def test_sensitivity_chooses_among_the_groups_that_were_found(tmp_path):
     (tmp_path / "report_data").mkdir()
     (tmp_path / "report_data" / "a.findings.json").write_text(json.dumps({"groups": groups}))
     case = Case("a", None, (9, 9))
-    sizes = [[mask.area for mask in adjusted(tmp_path, case, value, None, None)] for value in (0.05, 0.5, 0.98)]
+    sizes = [[mask.area for mask in adjusted(tmp_path, case, (), value, None, None)] for value in (0.05, 0.5, 0.98)]
     assert sizes == [[], [3], [3, 1]]
 
 
@@ -93,8 +134,8 @@ def test_a_page_without_labels_says_what_was_found_and_what_its_files_are_for(so
     case = pipeline.read_cases(challenge, data)[0]
     pipeline.solve(challenge, case.path, tmp_path / "out", for_report=True)
     page, report = pipeline.report_solve(challenge, tmp_path / "out")
-    expected = {"forgery": "no copy found", "ink": "ink on ", "cells": " nuclei on ", "lesions": ", probability 0."}
-    assert report.verdict.startswith(f"{report.cases[0].id}: ")
+    expected = {"forgery": "No copy found", "ink": "Ink on ", "cells": " nuclei on ", "lesions": ", probability 0."}
+    assert report.title.endswith(f": {case.path.name}")
     assert expected[challenge.name] in report.verdict
     for name, address, about in (*report.files, *report.cases[0].files):
         assert (tmp_path / "out" / name).is_file()

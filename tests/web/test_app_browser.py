@@ -57,10 +57,21 @@ def test_from_a_drop_to_a_download(browser, samples, tmp_path, name):
         page.locator("#adjust").dispatch_event("change")
         page.wait_for_function("before => document.getElementById('page').getAttribute('src') !== before", arg=before)
         frame.locator("#viewer-title").wait_for()  # the case that was open is open again
+        page.locator("details.files summary").click()
+        assert "As fitted: " in page.locator("#downloads").text_content()
         with page.expect_download() as download:
             page.locator("#downloads a", has_text="submission.csv").first.click()
         assert download.value.path().read_bytes()
         assert serious_findings(page) == []
+
+
+def test_a_made_up_example_for_who_has_no_picture(browser, tmp_path):
+    with serving(tmp_path / "jobs") as address, opened(browser, address) as page:
+        page.get_by_role("button", name="Try a made-up example").nth(2).click()
+        wait_for(page, "done")
+        assert page.locator("#offers").is_hidden()
+        assert "made-up-cells" in page.locator(".job").text_content()
+        page.frame_locator("#page").get_by_text("Where points were lost").first.wait_for()
 
 
 def test_a_broken_file_a_second_tab_and_a_reload(browser, tmp_path):

@@ -20,6 +20,15 @@ from handlens.views import CaseView, Reason, Section, Table
 INLINE_PIXELS = 40_000_000
 """Pixels of all pictures together up to which they lie in the page itself, about 15 MB; more lie in a folder beside."""
 
+MEANINGS = {
+    "missed": "is there, was not answered",
+    "extra": "was answered, is not there",
+    "merged": "are apart, answered as one",
+    "split": "is one, answered as several",
+    "extent": "was found, its outline differs",
+}
+"""What kinds of errors are, for who meets the words first."""
+
 REASONS_SHOWN = 40
 """Reasons of a case on the page, the costliest first, what stands for several last."""
 
@@ -119,9 +128,12 @@ def where_lost(cases: Sequence[ShownCase]) -> list[Section]:
     if not any(lost for _, lost, _ in totals.values()):
         return []
     ordered = sorted(totals.items(), key=lambda item: -item[1][1])
-    rows = [(kind, count, lost / len(cases), several) for kind, (count, lost, several) in ordered]
+    rows = [
+        (kind, count, lost / len(cases), several, MEANINGS.get(kind, "")) for kind, (count, lost, several) in ordered
+    ]
     text = "Points that each kind of error costs, as a mean over all cases."
-    return [Section("Where points were lost", text, [Table("", ("kind", "errors", "points lost", "cases"), rows)])]
+    columns = ("kind", "errors", "points lost", "cases", "what it is")
+    return [Section("Where points were lost", text, [Table("", columns, rows)])]
 
 
 def parts_of(parts: Mapping[str, float] | None) -> list[Section]:
@@ -178,12 +190,13 @@ def verdict_of(
     interval: tuple[float, float] | None = None,
     cases: Sequence[ShownCase] = (),
     constants: Mapping[str, float] | None = None,
+    found: str = "",
 ) -> str:
-    """The score and those of looking at nothing; without one what was found in a single case, or how many there are."""
+    """The score and those of looking at nothing; without one what was found, in a single case or in all."""
     if score is None:
         if len(cases) == 1 and cases[0].words:
-            return f"{cases[0].id}: {cases[0].words}"
-        return f"{counted(len(cases), 'case')} answered. No score: there are no labels for them."
+            return cases[0].words[:1].upper() + cases[0].words[1:]
+        return f"{found or counted(len(cases), 'case') + ' answered'}. No score: there are no labels for them."
     metric = challenge.metric.partition(",")[0].partition(":")[0]
     bounds = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
     nothing = {} if empty is None else {"predicting nothing": empty}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from handlens.artefacts import files_of_cases
+from handlens.artefacts import REPORT_DATA, files_of_cases
 from handlens.errors import DataError, HandlensError, counted
 from handlens.io.gate import place
 from handlens.io.images import remembering_picture
@@ -88,9 +89,11 @@ def report_solve(
     references |= constants | (beside.scores() if beside else {})
     report = Report(
         kind="solve",
-        title=f"{challenge.title}: {cases[0].id if len(cases) == 1 else counted(page['count'], 'case')}",
+        title=f"{challenge.title}: {_name_of(known.cases[0]) if len(cases) == 1 else counted(page['count'], 'case')}",
         subtitle=f"{folder.name or folder} · {challenge.asks.replace('`', '')}",
-        verdict=verdict_of(challenge, score, page["empty_score"], interval, cases, constants),
+        verdict=verdict_of(
+            challenge, score, page["empty_score"], interval, cases, constants, _found(challenge, known, settings)
+        ),
         state="scored" if score is not None else "",
         challenge=challenge.name,
         metric=challenge.metric,
@@ -111,7 +114,10 @@ def report_solve(
 
 
 def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Path) -> Path:
-    """Answers with another threshold: submission and page in a folder of their own; nothing is predicted again."""
+    """Answers with another threshold: submission, files and page in a folder of their own; nothing is predicted again.
+
+    What was in that folder is gone: files of one threshold only lie beside each other.
+    """
     adjusting = challenge.report.adjust if challenge.report else None
     if adjusting is None:
         raise HandlensError(f"{challenge.name} has no threshold to change")
@@ -122,21 +128,39 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
     if lost:
         raise DataError(lost)
     model = Path(page["model"]) if page.get("model") else None
-    answers = {case.id: adjusting.answer(out, case, value, model, settings) for case in known.cases}
+    answers = {
+        case.id: adjusting.answer(out, case, known.answers[case.id], value, model, settings) for case in known.cases
+    }
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    if (out / REPORT_DATA).is_dir():
+        (target / REPORT_DATA).symlink_to(os.path.relpath(out / REPORT_DATA, target))
     write_submission(target / "submission.csv", challenge.codec(settings), known.cases, answers)
+    for case in known.cases:
+        adjusting.write(out, target, case, answers[case.id], settings)
+    challenge.summarise(target, answers, settings)
     score = None
     if known.labels:
         score = challenge.score(answers, Truth(tuple(known.cases), lambda case: known.labels[case.id]), settings)
     scores = {case.id: case for case in score.cases} if score else {}
     changed = ReportedCases(known.cases, answers, known.labels, scores, known.warnings)
-    shutil.rmtree(target / FILES, ignore_errors=True)
     store = open_pictures(changed, target / FILES)
-    cases = [show_case(challenge, out, changed, number, settings, store) for number in range(len(known.cases))]
+    files = files_of_cases(target, known.cases, folders_of_files(challenge))
+    cases = [
+        show_case(challenge, target, changed, number, settings, store, files[case.id])
+        for number, case in enumerate(known.cases)
+    ]
     report = Report(
         kind="adjusted",
         title=f"{challenge.title}: {adjusting.name} {value:.2f}",
         subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
-        verdict=verdict_of(challenge, score.value if score else None, page["empty_score"], cases=cases),
+        verdict=verdict_of(
+            challenge,
+            score.value if score else None,
+            page["empty_score"],
+            cases=cases,
+            found=_found(challenge, changed, settings),
+        ),
         challenge=challenge.name,
         metric=challenge.metric,
         score=score.value if score else None,
@@ -147,7 +171,7 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
         sections=where_lost(cases),
         cases=cases,
         facts={"data": str(folder), adjusting.name: value, **versions()},
-        files=[("submission.csv", "submission.csv", FILES_OF_ALL["submission.csv"])],
+        files=[(name, name, FILES_OF_ALL.get(name) or about_file(challenge, name)) for name in _files(target)],
         handlens=package_version(),
     )
     write_report(report, target / PAGE)
@@ -256,6 +280,15 @@ def _command(challenge: AnyChallenge, page: Mapping[str, Any], folder: Path, out
         flag = f"--{name.replace('_', '-')}"
         words += [flag] if value is True else [flag, str(value)]
     return shlex.join(words)
+
+
+def _name_of(case: Case) -> str:
+    """As its file is called, not by the number that it stands for."""
+    return case.path.name or case.id
+
+
+def _found(challenge: AnyChallenge, known: ReportedCases, settings: Any) -> str:
+    return challenge.report.found(known.answers, settings) if challenge.report and known.answers else ""
 
 
 def _files(out: Path) -> list[str]:

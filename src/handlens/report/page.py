@@ -229,8 +229,13 @@ def _tags(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*(tag for tag in found if tag != WITH_WARNINGS), *([WITH_WARNINGS] if WITH_WARNINGS in found else [])]
 
 
+NARROW_COLUMNS = 5
+"""Of a table that has room beside another."""
+
+
 def _section(part: Section) -> dict[str, Any]:
-    return {"title": part.title, "text": part.text, "drawn": [_item(item) for item in part.items]}
+    broad = len(part.items) != 1 or not isinstance(part.items[0], Table) or len(part.items[0].columns) > NARROW_COLUMNS
+    return {"title": part.title, "text": part.text, "broad": broad, "drawn": [_item(item) for item in part.items]}
 
 
 def _item(item: Chart | Matrix | Table) -> dict[str, Any]:

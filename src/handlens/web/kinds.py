@@ -15,6 +15,29 @@ LOOKED_AT_AS = {
 }
 """What each challenge does with an upload, in words for people who know of no contest."""
 
+OFFERS = {
+    "cells": (
+        "Nuclei in tissue",
+        "A slide as PNG, JPEG or TIFF, H&E at 40x best. You get outlines for QuPath, a mask, and a table of nuclei.",
+    ),
+    "ink": (
+        "Ink on papyrus",
+        "The folder with the slices of a scan. You get the sheet with dark ink, a mask, and its outlines.",
+    ),
+    "lesions": (
+        "Skin lesions",
+        "Photographs. You get the likeliest class of each, the runner-up, and where the model looked. No diagnosis.",
+    ),
+    "forgery": (
+        "Copies in figures",
+        "Figures, or a paper as PDF. You get the regions that are copies of each other, laid on one another.",
+    ),
+}
+"""What each challenge is good for, and what it gives."""
+
+EXAMPLES = {"cells": (1, 512), "ink": (1, 256), "lesions": (6, 160), "forgery": (4, 512)}
+"""How many made-up cases an example has, and their size in pixels: each is answered in half a minute."""
+
 SIDE = 128
 """Longer side of the picture that is looked at. This and what follows: by hand, a guess that a person may overrule."""
 

@@ -24,12 +24,13 @@ from handlens import pipeline, registry
 from handlens.errors import DataError, HandlensError
 from handlens.report import render
 from handlens.web.jobs import INPUT, Job, Jobs
-from handlens.web.kinds import LOOKED_AT_AS, guess
+from handlens.web.kinds import EXAMPLES, LOOKED_AT_AS, OFFERS, guess
 
 MOST_BYTES = 20 * 2**30
 """Of one job's uploads: a scroll segment has 5 to 18 GB."""
 
 MOST_FILES = 20_000
+EXAMPLE_SEED = 3
 MOST_LETTERS = 4096
 """Of a JSON question."""
 
@@ -84,6 +85,7 @@ def create_app(folder: Path, token: str, *, most_bytes: int = MOST_BYTES, jobs: 
         Route("/", api.page),
         Route("/jobs", api.every, methods=["GET"]),
         Route("/jobs", api.create, methods=["POST"]),
+        Route("/examples", api.example, methods=["POST"]),
         Route("/jobs/{id}", api.one, methods=["GET"]),
         Route("/jobs/{id}", api.remove, methods=["DELETE"]),
         Route("/jobs/{id}/input/{path:path}", api.upload, methods=["PUT"]),
@@ -118,6 +120,7 @@ def _answers(handler: Handler) -> Handler:
 class _Api:
     def __init__(self, jobs: Jobs, most_bytes: int) -> None:
         self.jobs, self.most_bytes = jobs, most_bytes
+        self.adjusting = anyio.Lock()  # two at once would write into one folder
 
     async def page(self, _request: Request) -> Response:
         text = render(
@@ -128,6 +131,7 @@ class _Api:
             frames="'self'",
             generator="handlens app",
             challenges=[(name, LOOKED_AT_AS[name]) for name in registry.BUILT_IN],
+            offers=[(name, *OFFERS[name]) for name in registry.BUILT_IN],
         )
         return HTMLResponse(text)
 
@@ -136,6 +140,17 @@ class _Api:
 
     async def create(self, _request: Request) -> Response:
         return JSONResponse(self._shown(self.jobs.create()))
+
+    @_answers
+    async def example(self, request: Request) -> Response:
+        """A job with made-up data of a challenge, started at once."""
+        name = _challenge_name(await _read_json(request))
+        job = self.jobs.create()
+        cases, size = EXAMPLES[name]
+        target = self.jobs.place(job.id) / INPUT / f"made-up-{name}"
+        work = partial(pipeline.sample, registry.challenge(name), target, seed=EXAMPLE_SEED, cases=cases, size=size)
+        await anyio.to_thread.run_sync(work)
+        return JSONResponse(self._shown(self.jobs.begin(job.id, name)))
 
     @_answers
     async def one(self, request: Request) -> Response:
@@ -181,11 +196,8 @@ class _Api:
 
     @_answers
     async def start(self, request: Request) -> Response:
-        question = await _read_json(request)
-        name = question.get("challenge")
-        if name not in registry.BUILT_IN:
-            raise DataError(f"challenge {name!r}; expected one of {', '.join(registry.BUILT_IN)}")
-        return JSONResponse(self._shown(self.jobs.begin(request.path_params["id"], str(name))))
+        name = _challenge_name(await _read_json(request))
+        return JSONResponse(self._shown(self.jobs.begin(request.path_params["id"], name)))
 
     @_answers
     async def cancel(self, request: Request) -> Response:
@@ -202,7 +214,8 @@ class _Api:
             raise DataError("a finished job and a value from 0 to 1 are needed")
         challenge, out = registry.challenge(job.challenge), self.jobs.out(job)
         work = partial(pipeline.report_adjusted, challenge, out, float(value), out / ADJUSTED)
-        page = await anyio.to_thread.run_sync(work)
+        async with self.adjusting:
+            page = await anyio.to_thread.run_sync(work)
         return JSONResponse({"page": f"{ADJUSTED}/{page.name}", "value": value})
 
     @_answers
@@ -239,7 +252,7 @@ class _Api:
         inside = ("unfinished", "report_data", "report_files")
         found = [path for path in sorted(out.rglob("*")) if path.is_file() and not path.name.startswith(".")]
         names = [path.relative_to(out) for path in found]
-        return [(str(name), (out / name).stat().st_size) for name in names if name.parts[0] not in inside]
+        return [(str(name), (out / name).stat().st_size) for name in names if not {*name.parts} & {*inside}]
 
     def _shown(self, job: Job) -> dict[str, Any]:
         challenge = registry.challenge(job.challenge) if job.challenge in registry.BUILT_IN else None
@@ -248,6 +261,13 @@ class _Api:
             **asdict(job),
             "adjust": {"name": adjusting.name, "start": adjusting.start(None)} if adjusting else None,
         }
+
+
+def _challenge_name(question: dict[str, Any]) -> str:
+    name = question.get("challenge")
+    if name not in registry.BUILT_IN:
+        raise DataError(f"challenge {name!r}; expected one of {', '.join(registry.BUILT_IN)}")
+    return str(name)
 
 
 async def _read_json(request: Request) -> dict[str, Any]:

@@ -18,10 +18,11 @@ import tifffile
 from onnx_models import write_dark_is_cell, write_plan
 
 from handlens import pipeline, registry
+from handlens.artefacts import REPORT_DATA, file_of
 from handlens.challenges.cells.decision import CellsDecision
 from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES, CellsSettings
 from handlens.challenges.cells.predictor import PROBABILITY, CellsPredictor, efforts, load, load_baseline
-from handlens.challenges.cells.report import adjusted, kept_file
+from handlens.challenges.cells.report import adjusted
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.inference.model import TRAINED_ON, digest, is_model
 from handlens.inference.tiling import BAND_ROWS, Tiling, cut
@@ -173,8 +174,10 @@ def test_other_slides_may_have_a_network_of_their_own(tmp_path: Path) -> None:
     assert lowest.others.tiling == lowest.tiling != Tiling()
     for path in (contest, named):
         case = Case("0", path, (120, 160))
-        images.write_png(kept_file(tmp_path, case), np.where(picture[:, :, 0] < 100, 255, 0).astype(np.uint8))
-        mask = rle.decode(adjusted(tmp_path, case, 0.5, pair, CellsSettings()), (120, 160), order="rows")
+        kept = file_of(tmp_path / REPORT_DATA, case, "probability.png")
+        images.write_png(kept, np.where(picture[:, :, 0] < 100, 255, 0).astype(np.uint8))
+        said = rle.encode(picture[:, :, 0] < 100, order="rows")
+        mask = rle.decode(adjusted(tmp_path, case, said, 0.5, pair, CellsSettings()), (120, 160), order="rows")
         assert mask[52, 92] == (path == contest)  # the speck
 
 

@@ -34,8 +34,14 @@ CHALLENGE = Challenge(
     masks=MaskFormat(score.from_masks, score.to_masks),
     report=Reporting(
         view=lazy(f"{__name__}.report:view"),
-        keep=Artefact("report", frozenset({"probability"}), lazy(f"{__name__}.report:keep_probability")),
-        adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
+        keep=Artefact("report", frozenset({"probability", "levels"}), lazy(f"{__name__}.report:keep_probability")),
+        adjust=Adjusting(
+            "threshold",
+            lazy(f"{__name__}.report:fitted_threshold"),
+            lazy(f"{__name__}.report:adjusted"),
+            lazy(f"{__name__}.report:write_adjusted"),
+        ),
+        found=lazy(f"{__name__}.report:found"),
         marks=score.MARKS,
         constants={"nuclei everywhere": lazy(f"{__name__}.report:everywhere")},
         marks_about=score.MARKS_ABOUT,

@@ -66,21 +66,28 @@ class BrightNuclei:
     top_hat: int = 0
     power: float = 0.5
 
-    def segment(self, image: RowReader, kept: ByteImage | None = None) -> tuple[Rle, Watershed]:
-        """The nuclei of a picture, and how to split them; `kept` (H, W) takes brightness as a share of the local one.
+    def segment(
+        self, image: RowReader, kept: ByteImage | None = None, levels: ByteImage | None = None
+    ) -> tuple[Rle, Watershed]:
+        """The nuclei of a picture, and how to split them.
 
-        Memory holds a band of rows. A picture without contrast has no nuclei.
+        `kept` (H, W) takes brightness as a share of the local one, `levels` how far each pixel is from being
+        nucleus: 128 at the thresholds. Memory holds a band of rows. A picture without contrast has no nuclei.
         """
         scene = self.measure(image)
         masks = []
         if scene is not None:
-            for top, mask, share in self._bands(image, scene):
+            for top, mask, share, excess in self._bands(image, scene):
                 band = encode(mask, order=ORDER)
                 masks.append(Rle(band.starts + top * image.shape[1], band.lengths))
                 if kept is not None:
                     np.rint(share * 255, out=kept[top : top + len(mask)], casting="unsafe")
-        elif kept is not None:
-            kept[:] = 0
+                if levels is not None:
+                    np.rint(excess / (1 + excess) * 255, out=levels[top : top + len(mask)], casting="unsafe")
+        else:
+            for picture in (kept, levels):
+                if picture is not None:
+                    picture[:] = 0
         radius = scene.radius if scene else DEFAULT_RADIUS
         disk = math.pi * radius**2
         least = max(12, int(self.smallest * disk))
@@ -101,8 +108,10 @@ class BrightNuclei:
         least = ((threshold + 1) / 255) ** (1 / self.power) * highest
         return Scene(ground, least, _median_radius([crop - ground > least for crop in crops]))
 
-    def _bands(self, image: RowReader, scene: Scene) -> Iterator[tuple[int, npt.NDArray[np.bool_], FloatImage]]:
-        """First row, mask, and brightness as a share of the local one, of each band."""
+    def _bands(
+        self, image: RowReader, scene: Scene
+    ) -> Iterator[tuple[int, npt.NDArray[np.bool_], FloatImage, FloatImage]]:
+        """First row, mask, and brightness as a share of the local one and of the thresholds, of each band."""
         height, radius = image.shape[0], scene.radius
         margin = math.ceil(5 * radius) + 2 * self.top_hat + 8
         around, near = (_disk(math.ceil(reach * radius)) for reach in (1.5, 1.0))
@@ -113,11 +122,13 @@ class BrightNuclei:
             np.maximum(signal, 0, out=signal)
             local = cv2.dilate(cv2.GaussianBlur(signal, (0, 0), max(1.0, radius / 4)), around)
             local = cv2.GaussianBlur(local, (0, 0), radius / 2)
-            mask = ((signal > scene.least) & (signal > self.edge * local)).view(np.uint8)
+            needed = np.maximum(scene.least, self.edge * local)
+            mask = (signal > needed).view(np.uint8)
             mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, _disk(1)), np.uint8)
             share = signal / np.maximum(cv2.dilate(signal, near), 1e-6)
             rows = slice(top - first, bottom - first)
-            yield top, mask[rows].view(np.bool_), np.asarray(share[rows], np.float32)
+            excess = signal[rows] / np.maximum(needed[rows], 1e-6)
+            yield top, mask[rows].view(np.bool_), np.asarray(share[rows], np.float32), np.asarray(excess, np.float32)
 
     def _brightness(self, rows: ByteImage) -> ByteImage:
         """One (rows, width) channel in which nuclei are bright."""

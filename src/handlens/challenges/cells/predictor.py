@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,10 @@ LEAST_LEVEL = 13
 """Level of 255 that the network's highest hundredth is taken to reach at least: less is noise."""
 MIXED_ROWS = 1024
 """Rows that are mixed at once."""
+LEVELS = "levels"
+"""Artefact: what a threshold divides into nuclei and ground, (H, W) uint8; of the network's answers the probability."""
+MOST_LEVELS = 16_000_000
+"""Pixels of an image whose levels are kept where they are not the probability: 4000 x 4000."""
 WATERSHED = "watershed"
 """Artefact, beside the probability: how touching nuclei of this image are to be split."""
 
@@ -59,7 +64,8 @@ class CellsPredictor:
 
     Images that are no stained tissue are answered without the network, with a warning. `mpp` are micrometres per pixel:
     what is not at 40x is resized for the network. A `channel`, from 0, is one of fluorescence. `others` answers for
-    images that are not the contest's, where the model has a second network. Artefacts: `probability`, `watershed`.
+    images that are not the contest's, where the model has a second network. Artefacts: `probability`, `levels`,
+    `watershed`.
     """
 
     segmenter: Network
@@ -92,19 +98,24 @@ class CellsPredictor:
         if self.others is not None and not self._is_contest(image):
             return self.others.predict(image, work)
         kept = np.empty(image.shape, np.uint8) if PROBABILITY in work.keep else None
+        levels = (
+            np.empty(image.shape, np.uint8) if LEVELS in work.keep and math.prod(image.shape) <= MOST_LEVELS else None
+        )
         domain = look(image, contest=image.contest)
         if self.channel is not None:
             domain = Domain("fluorescence")  # said by the user
-            cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept)
+            cells, watershed = replace(FLUORESCENCE, channel=self.channel).segment(image, kept, levels)
         elif domain.kind == "stained":
             cells, watershed = self._predict_stained(image, work, kept)
+            levels = kept
         elif domain.kind == "single stain":
-            cells, watershed = SINGLE_STAIN.segment(image, kept)
+            cells, watershed = SINGLE_STAIN.segment(image, kept, levels)
             if kept is not None:
                 self._add_network(image, work, kept)
         else:
-            cells, watershed = (GREY if domain.kind == "grey" else FLUORESCENCE).segment(image, kept)
-        return Prediction(cells, {} if kept is None else {PROBABILITY: kept, WATERSHED: watershed}, domain.warnings)
+            cells, watershed = (GREY if domain.kind == "grey" else FLUORESCENCE).segment(image, kept, levels)
+        found = {} if kept is None else {PROBABILITY: kept, WATERSHED: watershed}
+        return Prediction(cells, found if levels is None else {**found, LEVELS: levels}, domain.warnings)
 
     def _is_contest(self, image: Slide) -> bool:
         """Whether an image is answered as the contest's are."""
@@ -167,7 +178,7 @@ class OtsuPredictor:
         if PROBABILITY in work.keep:
             probability = decode(cells, image.shape, order=ORDER).view(np.uint8)
             probability *= 255
-            kept = {PROBABILITY: probability, WATERSHED: Watershed()}
+            kept = {PROBABILITY: probability, LEVELS: probability, WATERSHED: Watershed()}
         return Prediction(cells, kept)
 
     def __call__(self, value: Any, /) -> CellsResult:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handlens.artefacts import REPORT_DATA, file_of
+import numpy as np
+import numpy.typing as npt
+
+from handlens.artefacts import REPORT_DATA, choose, file_of
 from handlens.challenges.cells.data import is_contest
 from handlens.challenges.cells.decision import CellsDecision
-from handlens.challenges.cells.files import counted_objects
+from handlens.challenges.cells.files import DEFAULT, KINDS, CellsFiles, counted_objects
 from handlens.challenges.cells.options import INCLUDED_MODEL, OTHER_SLIDES
-from handlens.challenges.cells.predictor import PROBABILITY
+from handlens.challenges.cells.predictor import LEVELS, MOST_LEVELS, PROBABILITY, WATERSHED
 from handlens.challenges.cells.score import EMPTY_DICE
-from handlens.errors import DataError
+from handlens.challenges.cells.splitting import Watershed
+from handlens.errors import DataError, counted
 from handlens.inference.model import is_model, open_model
-from handlens.io.files import replacing
+from handlens.io.files import replacing, write_text
 from handlens.io.images import read_grey, write_png
 from handlens.io.row_reader import RowReader, lasting
 from handlens.masks.components import drop_small, fill_holes
 from handlens.masks.metrics import compare, dice
-from handlens.masks.rle import Rle, encode, whole
+from handlens.masks.rle import Rle, decode, encode, whole
 from handlens.masks.showing import along_rows, mask_layers, reasons
 from handlens.types import Case, Prediction, Shape
 from handlens.views import CaseView, Layer
@@ -37,8 +45,11 @@ WORDS = {
     "extent": "the outline is too wide or too narrow",
 }
 
-MOST_PIXELS = 16_000_000
-"""Of an image whose probabilities are kept, so that its threshold can be changed: 4000 x 4000."""
+SPLITTING = "watershed.json"
+"""How touching nuclei of an image are split."""
+
+SUREST = 0.001
+"""Log-odds of probabilities nearer to 0 or 1 are those of this: levels have 255 steps."""
 
 
 def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsSettings) -> CaseView:
@@ -61,6 +72,12 @@ def view(out: Path, case: Case, answer: Rle, label: Rle | None, settings: CellsS
     return CaseView(layers, tuple(reasons(said, there, image.shape, lost, WORDS)), facts={"share of the image": share})
 
 
+def found(answers: Mapping[str, Rle], _settings: CellsSettings) -> str:
+    """In how many images there are nuclei."""
+    some = sum(answer.area > 0 for answer in answers.values())
+    return f"Nuclei in {some} of {counted(len(answers), 'image')}"
+
+
 def everywhere(case: Case, _settings: CellsSettings) -> Rle:
     """The whole image as nuclei."""
     if case.shape is None:
@@ -69,27 +86,65 @@ def everywhere(case: Case, _settings: CellsSettings) -> Rle:
 
 
 def keep_probability(out: Path, case: Case, _image: RowReader, prediction: Prediction[Rle]) -> None:
-    """The probability of every pixel in 255 steps, of images that are not too large to be changed at once."""
-    levels = prediction.artefacts[PROBABILITY]
-    if levels.size <= MOST_PIXELS:
-        with replacing(kept_file(out, case)) as temporary:
-            write_png(temporary, levels, level=1)
+    """What a threshold is laid on, of images that are not too large to be changed at once, and how nuclei are split."""
+    found = prediction.artefacts
+    levels = found[LEVELS]
+    if levels.size <= MOST_LEVELS:
+        for name in (PROBABILITY,) if levels is found[PROBABILITY] else (PROBABILITY, LEVELS):
+            with replacing(_file(out, case, f"{name}.png")) as temporary:
+                write_png(temporary, found[name], level=1)
+        write_text(_file(out, case, SPLITTING), json.dumps(asdict(found[WATERSHED])) + "\n")
 
 
 def fitted_threshold(model: Path | None) -> float:
     return open_model(model or INCLUDED_MODEL, challenge="cells").decision(CellsDecision).threshold
 
 
-def adjusted(out: Path, case: Case, value: float, model: Path | None, settings: CellsSettings) -> Rle:
-    """The cells above another threshold, from the probabilities that were kept."""
-    path = kept_file(out, case)
-    if not path.is_file():
-        raise DataError(f"more than {MOST_PIXELS:,} pixels: solve it again with another model", file=case.path)
-    mask = read_grey(path) > value * 255
-    shape = mask.shape[0], mask.shape[1]
+def adjusted(out: Path, case: Case, said: Rle, value: float, model: Path | None, settings: CellsSettings) -> Rle:
+    """The cells above another threshold, from the probabilities that were kept.
+
+    An image that had a threshold of its own keeps it, moved as far as the value is from the fitted one (in log-odds).
+    """
+    by_network = not _file(out, case, f"{LEVELS}.png").is_file()
+    levels = _kept(out, case, PROBABILITY if by_network else LEVELS)
+    shape = levels.shape[0], levels.shape[1]
+    own = _own_threshold(levels, along_rows(said, shape, settings.order))
+    moved = _log_odds(value) - _log_odds(fitted_threshold(model)) if own is not None else 0.0
+    mask = levels > 255 * (value if own is None else 1 / (1 + math.exp(-_log_odds(own) - moved)))
     decision = _decision_for(model or INCLUDED_MODEL, shape, contest=is_contest(case.path))
     filled = fill_holes(encode(mask, order="rows"), shape, largest=decision.largest_hole)
-    return drop_small(filled, shape, smallest=decision.smallest)
+    return drop_small(filled, shape, smallest=decision.smallest if by_network else _splitting(out, case).smallest)
+
+
+def write_adjusted(out: Path, target: Path, case: Case, answer: Rle, settings: CellsSettings) -> None:
+    """The files that `--write` names, of a changed answer."""
+    found = Prediction(answer, {PROBABILITY: _kept(out, case, PROBABILITY), WATERSHED: _splitting(out, case)})
+    CellsFiles(choose(settings.write, KINDS, DEFAULT), settings.mpp)(target, case, lasting(case.path), found)
+
+
+def _kept(out: Path, case: Case, name: str) -> npt.NDArray[np.uint8]:
+    path = _file(out, case, f"{name}.png")
+    if not path.is_file():
+        raise DataError(f"more than {MOST_LEVELS:,} pixels: solve it again with another model", file=case.path)
+    return read_grey(path)
+
+
+def _splitting(out: Path, case: Case) -> Watershed:
+    return Watershed(**json.loads(_file(out, case, SPLITTING).read_text(encoding="utf-8")))
+
+
+def _own_threshold(levels: npt.NDArray[np.uint8], said: Rle) -> float | None:
+    """The threshold that tells an answer's pixels from the others best; None where nothing was answered."""
+    if not said.area:
+        return None
+    inside = np.bincount(levels[decode(said, (levels.shape[0], levels.shape[1]), order="rows")], minlength=256)
+    outside = np.bincount(levels.ravel(), minlength=256) - inside
+    return (float(np.argmin(np.cumsum(inside) - np.cumsum(outside))) + 0.5) / 255
+
+
+def _log_odds(chance: float) -> float:
+    chance = min(max(chance, SUREST), 1 - SUREST)
+    return math.log(chance / (1 - chance))
 
 
 def _decision_for(folder: Path, shape: Shape, *, contest: bool) -> CellsDecision:
@@ -100,5 +155,5 @@ def _decision_for(folder: Path, shape: Shape, *, contest: bool) -> CellsDecision
     return open_model(folder / OTHER_SLIDES, challenge="cells").decision(CellsDecision)
 
 
-def kept_file(out: Path, case: Case) -> Path:
-    return file_of(out / REPORT_DATA, case, "probability.png")
+def _file(out: Path, case: Case, ending: str) -> Path:
+    return file_of(out / REPORT_DATA, case, ending)

@@ -47,8 +47,12 @@ CHALLENGE = Challenge(
         view=lazy(f"{__name__}.report:view"),
         keep=Artefact("report", frozenset({"findings"}), lazy(f"{__name__}.report:keep_findings")),
         adjust=Adjusting(
-            "sensitivity", lazy(f"{__name__}.report:usual_sensitivity"), lazy(f"{__name__}.report:adjusted")
+            "sensitivity",
+            lazy(f"{__name__}.report:usual_sensitivity"),
+            lazy(f"{__name__}.report:adjusted"),
+            lazy(f"{__name__}.report:write_adjusted"),
         ),
+        found=lazy(f"{__name__}.report:found"),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
         files={"overlay.png": "copies on the figure", "matches.json": "regions and transforms, for programs"},

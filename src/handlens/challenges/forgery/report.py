@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from handlens.artefacts import REPORT_DATA, file_of
+from handlens.artefacts import REPORT_DATA, choose, file_of
+from handlens.challenges.forgery.detect.findings import Group
 from handlens.challenges.forgery.detect.verifier.decision import FILE, SENSITIVITIES, included, read_decision
 from handlens.challenges.forgery.inspection import aligning
 from handlens.challenges.forgery.inspection.drawing import COLOURS, SAME_FIELD, colour_of
 from handlens.challenges.forgery.inspection.naming import Named, name_groups
 from handlens.challenges.forgery.inspection.strips import draw_strip
 from handlens.challenges.forgery.inspection.words import confidence, describe_transform
-from handlens.challenges.forgery.predictor import FINDINGS
+from handlens.challenges.forgery.predictor import FINDINGS, KINDS
 from handlens.challenges.forgery.score import ORDER, Instances
 from handlens.errors import DataError, counted
 from handlens.io.files import replacing, write_text
 from handlens.io.images import read_image, read_rgb, write_jpeg
+from handlens.io.png import write_bands
 from handlens.masks.metrics import compare, dice
 from handlens.masks.rle import decode, encode, format_lists, parse_lists
 from handlens.types import Case, Prediction, Shape
@@ -44,40 +46,42 @@ def keep_findings(out: Path, case: Case, image: npt.NDArray[Any], prediction: Pr
     """Lines between the regions of each group, and the surest pairs side by side; nothing where nothing was found."""
     found = prediction.artefacts[FINDINGS]
     named = name_groups(found)
-    counted_groups = [group for group in named if group.counted]
+    whole = (*found.groups, *found.doubtful)  # in the order of their names; fields come after them
+    shown = [(group, _runs(each, found.shape)) for group, each in zip(named, whole, strict=False)]
     page: dict[str, Any] = {
         "probability": round(float(found.probability), 4),
         "doubtful": len(found.doubtful),
         "same_field": len(found.fields),
-        "fields": [format_lists([encode(group.mask(found.shape), order=ORDER)]) for group in found.fields],
-        "lines": [line for group in counted_groups for line in _lines(group)],
+        "fields": [_runs(group, found.shape) for group in found.fields],
+        "lines": [{**line, "runs": runs} for group, runs in shown for line in _lines(group)],
         "names": [
-            {"text": group.region_name(index), "place": list(region.centre)}
-            for group in counted_groups
+            {"text": group.region_name(index), "place": list(region.centre), "runs": runs}
+            for group, runs in shown
             for index, region in enumerate(group.regions)
         ],
         "strips": [],
         "groups": [
             {
                 "probability": float(group.probability),
-                "runs": format_lists([encode(group.mask(found.shape), order=ORDER)]),
+                "runs": _runs(group, found.shape),
             }
             for group in found.candidates
         ],
     }
-    if counted_groups:
+    pairs = [(each, index) for each in shown if each[0].counted for index in range(len(each[0].group.matches))]
+    if pairs:
         display = aligning.as_display(image)
-        pairs = [(group, index) for group in counted_groups for index in range(len(group.group.matches))]
-        for number, (group, index) in enumerate(pairs[:STRIPS_MOST], 1):
-            page["strips"].append(_keep_strip(out, case, display, group, index, number))
+        for number, ((group, runs), index) in enumerate(pairs[:STRIPS_MOST], 1):
+            page["strips"].append({**_keep_strip(out, case, display, group, index, number), "runs": runs})
     write_text(file_of(out / REPORT_DATA, case, "findings.json"), json.dumps(page) + "\n")
 
 
+def _runs(group: Group, shape: Shape) -> str:
+    return format_lists([encode(group.mask(shape), order=ORDER)])
+
+
 def _lines(group: Named) -> list[dict[str, Any]]:
-    colour = list(colour_of(group))
-    return [
-        {"start": list(match.source.centre), "end": list(match.copy.centre), "colour": colour} for match in group.tree()
-    ]
+    return [{"start": list(match.source.centre), "end": list(match.copy.centre)} for match in group.tree()]
 
 
 def _keep_strip(
@@ -121,18 +125,28 @@ def view(out: Path, case: Case, answer: Instances, label: Instances | None, _set
         layers.append(
             _marks("same field twice, not counted", _edges(shown, shape), (SAME_FIELD,) * len(shown), on=False)
         )
+    colours = {format_lists([each]): COLOURS[place % len(COLOURS)] for place, each in enumerate(answer)}
+    lines, names, strips = (
+        [each for each in kept.get(what, ()) if each.get("runs") in colours] for what in ("lines", "names", "strips")
+    )
     facts = {"probability of a copy": kept["probability"], "doubtful groups": kept["doubtful"]} if kept else {}
     facts |= {"fields shown twice": kept["same_field"]} if kept.get("same_field") else {}
     return CaseView(
         tuple(layers),
         tuple(reasons),
-        tuple(Line(tuple(line["start"]), tuple(line["end"]), tuple(line["colour"])) for line in kept.get("lines", ())),
-        tuple(Name(name["text"], tuple(name["place"])) for name in kept.get("names", ())),
-        tuple(_strip(out, strip) for strip in kept.get("strips", ())),
+        tuple(Line(tuple(line["start"]), tuple(line["end"]), colours[line["runs"]]) for line in lines),
+        tuple(Name(name["text"], tuple(name["place"])) for name in names),
+        tuple(_strip(out, strip) for strip in strips),
         words="" if label is not None else f"{counted(len(said), 'group')} of copies" if said else "no copy found",
         facts=facts,
         tags=(*([] if label is None else tags), f"answered {'forged' if said else 'authentic'}"),
     )
+
+
+def found(answers: Mapping[str, Instances], _settings: ForgerySettings) -> str:
+    """In how many figures there are copies."""
+    some = sum(bool(answer) for answer in answers.values())
+    return f"Copied regions in {some} of {counted(len(answers), 'figure')}"
 
 
 def explain(answer: Instances, label: Instances, said: Sequence[BoolArray], there: Sequence[BoolArray]) -> list[Reason]:
@@ -229,9 +243,22 @@ def usual_sensitivity(_model: Path | None) -> float:
     return SENSITIVITIES["normal"]
 
 
-def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings: ForgerySettings) -> Instances:
+def adjusted(
+    out: Path, case: Case, _said: Instances, value: float, model: Path | None, _settings: ForgerySettings
+) -> Instances:
     """What `solve` answers at this sensitivity: 0.25, 0.5 and 0.75 are low, normal and high."""
     groups = _kept(out, case).get("groups", ())
     decision = included() if model is None else read_decision(model / FILE)
     count = decision.at(value).count_answered([group["probability"] for group in groups])
     return tuple(parse_lists(group["runs"], pixels=case.pixels)[0] for group in groups[:count])
+
+
+def write_adjusted(_out: Path, target: Path, case: Case, answer: Instances, settings: ForgerySettings) -> None:
+    """The figure with every group of a changed answer outlined, where `--write` names it; nothing for an honest one."""
+    if not answer or "overlay" not in choose(settings.write, KINDS, KINDS):
+        return
+    pixels = aligning.as_display(read_image(case.path))
+    shape = pixels.shape[0], pixels.shape[1]
+    edges = _edges([decode(instance, shape, order=ORDER) for instance in answer], shape)
+    drawn = np.where((edges > 0)[..., None], np.array((COLOURS[0], *COLOURS), np.uint8)[edges], pixels)
+    write_bands(file_of(target, case, "overlay.png"), shape, [drawn])

@@ -35,7 +35,12 @@ CHALLENGE = Challenge(
     report=Reporting(
         view=lazy(f"{__name__}.report:view"),
         keep=Artefact("report", frozenset({"map"}), lazy(f"{__name__}.report:keep_map")),
-        adjust=Adjusting("threshold", lazy(f"{__name__}.report:fitted_threshold"), lazy(f"{__name__}.report:adjusted")),
+        adjust=Adjusting(
+            "threshold",
+            lazy(f"{__name__}.report:fitted_threshold"),
+            lazy(f"{__name__}.report:adjusted"),
+            lazy(f"{__name__}.report:write_adjusted"),
+        ),
         marks=score.MARKS,
         constants={"ink everywhere": lazy(f"{__name__}.report:everywhere")},
         marks_about=score.MARKS_ABOUT,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from handlens.artefacts import REPORT_DATA, file_of
+from handlens.artefacts import REPORT_DATA, choose, file_of
 from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.files import KINDS, write_contours, write_mask
 from handlens.challenges.ink.layout import find_files
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.options import FEW_SLICES, INCLUDED_MODEL
@@ -136,7 +137,7 @@ def fitted_threshold(model: Path | None) -> float:
     return open_model(model or INCLUDED_MODEL, challenge="ink").decision(InkDecision).threshold
 
 
-def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings: InkSettings) -> Rle:
+def adjusted(out: Path, case: Case, _said: Rle, value: float, model: Path | None, _settings: InkSettings) -> Rle:
     """The ink above another threshold, from the map that was kept."""
     coarse = read_grey(kept_file(out, case)).astype(np.float32) / np.float32(255)
     scan = as_fragment(case.path)
@@ -147,6 +148,14 @@ def adjusted(out: Path, case: Case, value: float, model: Path | None, _settings:
         bands.append(Rle(band.starts + top * shape[1], band.lengths))
     ink = drop_small(join(bands), shape, smallest=decision.smallest)
     return ink if len(ink.starts) else ONE_PIXEL
+
+
+def write_adjusted(_out: Path, target: Path, case: Case, answer: Rle, settings: InkSettings) -> None:
+    """Mask and contours of a changed answer, where `--write` names them; the overlay shows probabilities."""
+    kinds = choose(settings.write, KINDS, KINDS)
+    for kind, write in (("mask", write_mask), ("contours", write_contours)):
+        if kind in kinds:
+            write(target, case, None, Prediction(answer))
 
 
 def kept_file(out: Path, case: Case) -> Path:

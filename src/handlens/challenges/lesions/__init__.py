@@ -36,8 +36,12 @@ CHALLENGE = Challenge(
         sections=lazy(f"{__name__}.report:sections"),
         rescore=lazy(f"{__name__}.report:rescore"),
         adjust=Adjusting(
-            "sensitivity", lazy(f"{__name__}.report:usual_sensitivity"), lazy(f"{__name__}.report:adjusted")
+            "sensitivity",
+            lazy(f"{__name__}.report:usual_sensitivity"),
+            lazy(f"{__name__}.report:adjusted"),
+            lazy(f"{__name__}.report:write_adjusted"),
         ),
+        found=lazy(f"{__name__}.report:found"),
         marks=score.MARKS,
         marks_about=score.MARKS_ABOUT,
         files={

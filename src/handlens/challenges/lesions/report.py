@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +47,9 @@ def view(out: Path, case: Case, answer: Probabilities, label: str | None, settin
     taxonomy = TAXONOMIES[settings.taxonomy]
     said = taxonomy.classes[int(np.argmax(answer))]
     ranked = sorted(zip(taxonomy.classes, answer.tolist(), strict=True), key=lambda item: -item[1])
-    facts: dict[str, Any] = {f"probability of {name}": chance for name, chance in ranked[:PROBABILITIES_SHOWN]}
+    facts: dict[str, Any] = {"likeliest class": _name(said, taxonomy), "risk group": _group(said, taxonomy)}
+    facts |= {"runner-up": _name(ranked[1][0], taxonomy)}
+    facts |= {f"probability of {name}": chance for name, chance in ranked[:PROBABILITIES_SHOWN]}
     facts |= {name: value for name, value in case.details.items() if value is not None and name in ("age", "gender")}
     tags = [f"said {said}"]
     words = f"{_name(said, taxonomy)}, probability {answer.max():.2f}"
@@ -70,6 +74,13 @@ def view(out: Path, case: Case, answer: Probabilities, label: str | None, settin
     return CaseView(tuple(layers), tuple(reasons), slide=slide, words=words, facts=facts, tags=tuple(tags))
 
 
+def found(answers: Mapping[str, Probabilities], settings: LesionsSettings) -> str:
+    """How many photographs look most like each class, the commonest first."""
+    classes = TAXONOMIES[settings.taxonomy].classes
+    counts = Counter(classes[int(np.argmax(answer))] for answer in answers.values())
+    return "Likeliest classes: " + ", ".join(f"{count} {name}" for name, count in counts.most_common())
+
+
 def _picture(name: str, pixels: Bytes) -> Layer:
     return Layer(name, (pixels.shape[0], pixels.shape[1]), lambda top, bottom: pixels[top:bottom])
 
@@ -83,6 +94,10 @@ def _reduced(pixels: Bytes) -> Bytes:
         return pixels
     size = round(pixels.shape[1] * scale), round(pixels.shape[0] * scale)
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _group(short: str, taxonomy: Taxonomy) -> str:
+    return next(group for group, names in taxonomy.groups.items() if short in names)
 
 
 def _name(short: str, taxonomy: Taxonomy) -> str:
@@ -209,7 +224,9 @@ def usual_sensitivity(_model: Path | None) -> float:
     return 0.5
 
 
-def adjusted(out: Path, case: Case, value: float, _model: Path | None, settings: LesionsSettings) -> Probabilities:
+def adjusted(
+    out: Path, case: Case, _said: Probabilities, value: float, _model: Path | None, settings: LesionsSettings
+) -> Probabilities:
     """The likeliest malignant class where malignant ones together exceed 1 less the sensitivity, else another."""
     taxonomy = TAXONOMIES[settings.taxonomy]
     page = json.loads((out / ANSWERS).read_text(encoding="utf-8"))
@@ -221,3 +238,10 @@ def adjusted(out: Path, case: Case, value: float, _model: Path | None, settings:
     total = kept.sum()
     found: Probabilities = kept / total if total else (malignant == alarm) / (malignant == alarm).sum()
     return found
+
+
+def write_adjusted(out: Path, target: Path, case: Case, _answer: Probabilities, _settings: LesionsSettings) -> None:
+    """Where the model looked does not depend on the sensitivity."""
+    looked = file_of(out, case, "occlusion.png")
+    if looked.is_file():
+        shutil.copyfile(looked, file_of(target, case, "occlusion.png"))

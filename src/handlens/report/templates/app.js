@@ -77,14 +77,16 @@
       bar.setAttribute("aria-label", "Progress");
       line.append(bar);
     }
-    if (["waiting", "running"].includes(job.state)) line.append(button("Stop", () => post(`jobs/${job.id}/cancel`).then(refresh)));
-    if (job.state === "done") line.append(button("Look", () => look(job)));
-    if (["failed", "cancelled"].includes(job.state)) line.append(button("Start again", () => post(`jobs/${job.id}/start`, { challenge: job.challenge }).then(refresh)));
-    if (!["waiting", "running"].includes(job.state)) line.append(button("Remove", async () => {
+    const acts = make("span", { className: "buttons" });
+    if (["waiting", "running"].includes(job.state)) acts.append(button("Stop", () => post(`jobs/${job.id}/cancel`).then(refresh)));
+    if (job.state === "done") acts.append(button("Look", () => look(job)));
+    if (["failed", "cancelled"].includes(job.state)) acts.append(button("Start again", () => post(`jobs/${job.id}/start`, { challenge: job.challenge }).then(refresh)));
+    if (!["waiting", "running"].includes(job.state)) acts.append(button("Remove", async () => {
       await ask(`jobs/${job.id}`, { method: "DELETE" });
       if (shown === job.id) { find("result").hidden = true; shown = null; }
       await refresh();
     }));
+    line.append(acts);
     return line;
   };
   let last = "";
@@ -92,6 +94,7 @@
     const { jobs } = await ask("jobs");
     const now = JSON.stringify(jobs);
     find("jobs-title").hidden = !jobs.some((job) => job.state !== "new");
+    find("offers").hidden = jobs.some((job) => job.state !== "new");
     if (now !== last) find("jobs").replaceChildren(...jobs.filter((job) => job.state !== "new").map(row));
     last = now;
     for (const job of jobs) if (job.id === awaited && job.state === "done") { awaited = null; await look(job); }
@@ -113,19 +116,30 @@
       find("adjust").value = job.adjust.start;
       find("adjust-value").textContent = Number(job.adjust.start).toFixed(2);
     }
-    const files = (await ask(`jobs/${job.id}/files`)).files.filter(({ name }) => !["run.json", "report.json"].includes(name));
-    const links = files.slice(0, 60).flatMap(({ name }) => {
-      const href = `${base}jobs/${job.id}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
-      return [make("a", { textContent: name, href, download: name.split("/").pop() }), " · "];
-    });
-    find("downloads").replaceChildren(...links.slice(0, -1), ...(files.length > 60 ? [` and ${files.length - 60} more`] : []));
+    await listFiles(job.id, "");
+  };
+  const PLUMBING = ["run.json", "report.json"];
+  const listFiles = async (id, changed) => {
+    const files = (await ask(`jobs/${id}/files`)).files.filter(({ name }) => !PLUMBING.includes(name.split("/").pop()));
+    const part = (title, some) => {
+      const links = some.slice(0, 60).flatMap(({ name }) => {
+        const href = `${base}jobs/${id}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
+        return [make("a", { textContent: name, href, download: name.split("/").pop() }), " · "];
+      });
+      return make("p", {}, title, ...links.slice(0, -1), ...(some.length > 60 ? [` and ${some.length - 60} more`] : []));
+    };
+    const moved = files.filter(({ name }) => name.startsWith("adjusted/"));
+    const fitted = files.filter(({ name }) => !name.startsWith("adjusted/"));
+    find("downloads").replaceChildren(...(changed && moved.length ? [part(`${changed}: `, moved), part("As fitted: ", fitted)] : [part("", fitted)]));
   };
   let asked = 0;
   const adjust = guarded(async () => {
     const value = Number(find("adjust").value), mine = (asked += 1), id = shown;
     find("adjust-value").textContent = value.toFixed(2);
-    const { page } = await post(`jobs/${id}/adjust`, { value });
+    find("busy").hidden = false;
+    const { page } = await post(`jobs/${id}/adjust`, { value }).finally(() => { if (mine === asked) find("busy").hidden = true; });
     if (mine !== asked || id !== shown) return;
+    await listFiles(id, `With ${find("adjust-name").textContent} ${value.toFixed(2)}`);
     const hash = (() => { try { return find("page").contentWindow.location.hash; } catch (error) { return ""; } })();
     find("page").src = `${base}jobs/${id}/files/${page}?value=${value}${hash}`;
   });
@@ -148,6 +162,14 @@
       await refresh();
     })();
   });
+  find("offers").addEventListener("click", (event) => {
+    const name = event.target.dataset.example;
+    if (name) guarded(async () => {
+      awaited = (await post("examples", { challenge: name })).id;
+      await refresh();
+    })();
+  });
+  find("adjust").oninput = () => { find("adjust-value").textContent = Number(find("adjust").value).toFixed(2); };
   find("adjust").onchange = adjust;
   const poll = async () => {
     try { await refresh(); } catch (error) { say("the server does not answer; is it still running?"); }

@@ -131,7 +131,7 @@
     layer.node.style.display = layer.on ? "" : "none";
   };
   const addLayer = (about) => {
-    const layer = { ...about, node: make("div", { className: "layer" }), tiles: new Map(), loading: 0 };
+    const layer = { ...about, node: make("div", { className: about.marks ? "layer" : "layer picture" }), tiles: new Map(), loading: 0 };
     layer.strength = about.marks ? 0.85 : 1;
     if (!about.levels) {
       const image = make("img", { alt: "", draggable: false, src: about.src });
@@ -145,6 +145,14 @@
     return layer;
   };
 
+  const SWATCHES_MOST = 3;
+  const brightness = () => {
+    const input = make("input", { type: "range", min: 0, max: 4, step: 0.1, value: 0, id: "brightness" });
+    input.setAttribute("aria-label", "Brightness of the picture");
+    input.oninput = () => world.style.setProperty("--bright", 2 ** input.value);
+    input.oninput();
+    return make("div", { className: "layerrow" }, make("label", { htmlFor: "brightness", textContent: "brightness" }), input);
+  };
   const layerRow = (layer, place) => {
     const box = make("input", { type: "checkbox", checked: layer.on });
     const fade = make("input", { type: "range", min: 0, max: 1, step: 0.05, value: layer.strength });
@@ -153,7 +161,7 @@
     fade.oninput = () => { layer.strength = fade.value; setLayer(layer); };
     layer.toggle = () => box.click();
     const label = make("label", { title: place < 9 ? `Key ${place + 1}` : "" }, box);
-    for (const colour of layer.colours) {
+    for (const colour of [...new Set(layer.colours)].slice(0, SWATCHES_MOST)) {
       const swatch = make("span", { className: "swatch" });
       swatch.style.background = colour;
       label.append(swatch);
@@ -190,6 +198,7 @@
     if (data.slide && data.slide.length > 1) side.append(...slider(data.slide));
     const rows = layers.filter((layer) => !(data.slide || []).includes(layer.name));
     if (rows.length) side.append(make("h3", { textContent: "Layers" }), ...rows.map(layerRow));
+    if (layers.some((layer) => !layer.marks)) side.append(brightness());
     for (const warning of data.warnings || []) side.append(make("div", { className: "note", textContent: warning }));
     if (data.reasons && data.reasons.length) {
       const items = data.reasons.map((reason) => {
