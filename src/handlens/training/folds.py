@@ -91,9 +91,10 @@ SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def sweep(task: Task, predictions: Mapping[int, Array], decision: Decision) -> list[tuple[float, float]]:
-    """The score of all out-of-fold predictions with other thresholds; nothing where there is none to change."""
-    chosen = decision.plain().get("threshold")
-    if chosen is None or task.answer_with is not None:
+    """The score of all out-of-fold predictions with other thresholds; nothing where none is the same for all."""
+    page = decision.plain()
+    chosen = page.get("threshold")
+    if chosen is None or page.get("adaptive") or task.answer_with is not None:
         return []
     found = []
     for threshold in sorted({*SWEPT, float(chosen)}):

@@ -27,6 +27,34 @@ def test_ink_is_inside_the_mask_and_not_too_small():
     assert np.array_equal(large, everything & np.isin(labels, kept))
 
 
+@pytest.mark.parametrize(("certain", "doubtful"), [(0.9, 0.5), (0.6, 0.45), (0.02, 0.01)])
+def test_a_scan_has_the_threshold_that_promises_the_best(certain, doubtful):
+    """Against every threshold tried one by one, with probabilities for truth; never below the least."""
+    coarse = cv2.GaussianBlur(np.random.default_rng(1).random((151, 130)).astype(np.float32), (0, 0), 2)
+    coarse = np.where(coarse > 0.52, coarse * certain * 1.8, coarse * doubtful).clip(0, 1).astype(np.float32)
+    mask = np.zeros(SHAPE, bool)
+    mask[10:590, 20:510] = True
+    inside = coarse[mask[::4, ::4]].astype(float)
+    decision = InkDecision(threshold=0.5, adaptive=True)
+    found = decision.threshold_in(coarse, mask, slices=24)
+
+    def promised(threshold):
+        said = inside > threshold
+        return 1.25 * inside[said].sum() / (said.sum() + 0.25 * inside.sum())
+
+    best = (
+        max(promised(threshold) for threshold in np.linspace(0.3, 0.9, 601) if (inside > threshold).any())
+        if certain > 0.1
+        else 0
+    )
+    assert found >= 0.3
+    assert certain < 0.1 or promised(found) == pytest.approx(best, abs=2e-3)
+    everything = decode(decision.apply(coarse, mask, slices=24), SHAPE, order="rows")
+    assert np.array_equal(
+        everything, decode(InkDecision(threshold=found).apply(coarse, mask, slices=3), SHAPE, order="rows")
+    )
+
+
 def test_a_decision_survives_json():
     decision = InkDecision(threshold=331 / 1024, smallest=3000, turns=1)
     assert InkDecision.parse(json.loads(json.dumps(decision.plain()))) == decision

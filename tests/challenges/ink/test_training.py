@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from handlens import pipeline, registry
 from handlens.challenges.ink.dataset import cut_apart, make_item
-from handlens.challenges.ink.decision import InkDecision
+from handlens.challenges.ink.decision import LEVELS, InkDecision
 from handlens.challenges.ink.network import DepthConv, DepthNet, SliceNet, start_from
 from handlens.challenges.ink.options import SCHEDULE, InkAugmentation, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import FEW_WEIGHT, as_fragment, load
-from handlens.challenges.ink.training import LEVELS, f_half_at_levels, make_task, measure
+from handlens.challenges.ink.training import f_half_at_levels, make_task, measure
 from handlens.challenges.ink.window import Window
 from handlens.errors import DataError, HandlensError, ModelError
 from handlens.inference.model import digest, open_model, write_trained_on
@@ -62,7 +62,7 @@ def test_from_a_folder_to_an_answer(folder, tmp_path):
     assert "F0.5, out of fold" in numbers
     page = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert (page["folds"], page["finished"], list(page["scores"])) == (2, True, ["1", "2"])  # not 5: two fragments
-    assert set(page["decision"]) == {"threshold", "smallest", "turns", "few"}
+    assert set(page["decision"]) == {"threshold", "adaptive", "smallest", "turns", "few"}
     assert page["difference"] < 1e-4
     assert not (tmp_path / "run" / "windows").exists()
     solved = pipeline.solve(ink, folder, tmp_path / "out", model=tmp_path / "run")
@@ -312,6 +312,47 @@ def test_few_slices_have_a_decision_of_their_own(task):
     assert decision.for_slices(24) is decision
     assert decision.for_slices(1) is decision.few
     assert InkDecision.parse(decision.plain()) == decision
+
+
+@pytest.mark.parametrize(("ink", "other", "expected"), [(0.9, 0.1, True), (0.28, 0.1, False)])
+def test_scans_have_their_own_threshold_where_that_costs_nothing(task, ink, other, expected):
+    """Probabilities so low that a scan's own threshold lies above all of them: one is fitted for all."""
+    predictions = {}
+    for index, part in enumerate(task.make_item.__self__.parts):
+        squares = np.pad(part.ink, [(0, -side % 4) for side in part.ink.shape]).astype(np.float32)
+        share = squares.reshape(squares.shape[0] // 4, 4, -1, 4).mean(axis=(1, 3))
+        predictions[index] = np.stack([other + (ink - other) * (share > 0.5)] * 2).astype(np.float32)
+    decision = task.decide((0, 1), predictions)
+    assert (decision.adaptive, decision.few.adaptive) == (expected, expected)
+    parts = task.make_item.__self__.parts
+    found = [
+        fbeta(compare(task.answer(i, predictions[i], decision), parts[i].label), beta=0.5, empty=0) for i in (0, 1)
+    ]
+    assert min(found) > 0.9
+
+
+def test_a_stack_is_decided_about_by_both_networks(folder, tmp_path):
+    """A run with `few` answers out of fold with both, holds out nothing that either saw, and is a whole model."""
+    ink = registry.challenge("ink")
+    changes = {"crop": "64", "batch": "2", "turns": "1", "steps": "2", "threads": "1", "below": "6", "above": "5"}
+    alone = tmp_path / "alone"
+    pipeline.train(ink, folder, alone, settings=ink.settings(minutes=1, set={**changes, "slices": "few"}))
+    other = tmp_path / "other"
+    pipeline.sample(ink, other, seed=6, cases=3, size=130, settings=InkSettings(slices=12, width=110))
+    fields = SMALL.replace(few=str(alone))
+    more = (MoreFolder(str(folder)),)
+    task = make_task(list_sources(other, more), fields, SETTINGS, tmp_path / "windows", 2)
+    assert {task.ids[index] for index in task.seen} == {"data/1", "data/2"}
+    run = tmp_path / "run"
+    pipeline.train(ink, other, run, settings=ink.settings(minutes=1, folds=3, set={**changes, "few": str(alone)}))
+    assert (run / "few" / "model.onnx").read_bytes() == (alone / "model.onnx").read_bytes()
+    predictor = load(Context(SETTINGS, model=run))
+    assert predictor.few is not None
+    with predictor.decode(task.cases[0]) as fragment:
+        both = predictor.predict(fragment).artefacts["map"]
+    np.testing.assert_allclose(task.infer(run / "model.onnx")(0)[0], both, atol=1e-6)
+    with pytest.raises(HandlensError, match="few names the network beside one for whole stacks"):
+        SMALL.replace(few="x", slices="few")
 
 
 def test_a_network_for_few_slices_lies_within_another_model(folder, task, tmp_path):

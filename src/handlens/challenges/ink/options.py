@@ -99,9 +99,14 @@ class InkTraining(Settings, frozen=True, kw_only=True):
     start: Annotated[
         str, setting("model folder whose weights are the first ones; what it has seen is never held out")
     ] = ""
+    few: Annotated[
+        str, setting("model folder for few slices, copied to RUN/few; stacks are predicted, and decided about, by both")
+    ] = ""
     augmentation: InkAugmentation = InkAugmentation()
 
     def __post_init__(self) -> None:
+        if self.few and self.slices == "few":
+            raise HandlensError("few names the network beside one for whole stacks: leave slices as it is")
         if self.below + self.above < LEAST_LAYERS:
             least = f"the network takes {LEAST_LAYERS} or more: raise below or above"
             raise HandlensError(f"{self.below + self.above} layers; {least}")

@@ -116,7 +116,7 @@ class InkPredictor:
         surface = self._flatten(fragment, work)
         coarse = self.infer(surface, work)
         answer = self.decision.apply(coarse, fragment.mask, slices=slices)
-        threshold = self.decision.for_slices(slices).threshold
+        threshold = self.decision.threshold_in(coarse, fragment.mask, slices=slices)
         found = {MAP: coarse, MASK: fragment.mask, SHEET: surface, THRESHOLD: threshold}
         return Prediction(answer, found, check(surface, coloured=is_coloured(fragment.stack)))
 
@@ -169,7 +169,11 @@ def load(context: Context[Rle, InkSettings]) -> InkPredictor:
     predictor = _open(model, context)
     if not is_model(model.folder / FEW_SLICES):
         return predictor
-    few = _open(open_model(model.folder / FEW_SLICES, challenge="ink"), context)
+    return join(predictor, _open(open_model(model.folder / FEW_SLICES, challenge="ink"), context))
+
+
+def join(predictor: InkPredictor, few: InkPredictor) -> InkPredictor:
+    """A predictor with the one for few slices, which has a say about stacks where it looks at the same layers."""
     if few.window != predictor.window:
         return replace(predictor, few=few)
     return replace(predictor, network=NetworkPair(predictor.network, few.network, FEW_WEIGHT), few=few)

@@ -15,20 +15,21 @@ import numpy.typing as npt
 
 from handlens.challenges.ink import data, score
 from handlens.challenges.ink.dataset import FragmentPart, few_layers, make_item, pixels, read_parts
-from handlens.challenges.ink.decision import FewSlices, InkDecision
+from handlens.challenges.ink.decision import LEVELS, FewSlices, InkDecision
 from handlens.challenges.ink.maps import enlarge
-from handlens.challenges.ink.options import PRESETS, SCHEDULE, InkSettings, InkTraining
-from handlens.challenges.ink.predictor import InkPredictor, open_network
+from handlens.challenges.ink.options import FEW_SLICES, PRESETS, SCHEDULE, InkSettings, InkTraining
+from handlens.challenges.ink.predictor import InkPredictor, join, load, open_network
 from handlens.challenges.ink.tiles import InMemory, Map, Resources
 from handlens.challenges.ink.window import FEW, Window
 from handlens.inference.executors import usable_cores
-from handlens.inference.model import digest, open_model
+from handlens.inference.model import Model, digest, is_model, open_model
+from handlens.io.files import new_folder
 from handlens.masks.metrics import compare, fbeta
 from handlens.masks.rle import Rle
 from handlens.training import require_engine
 from handlens.training.options import chosen_fields
 from handlens.training.sources import Source, list_sources, pool
-from handlens.types import Case, Progress, Truth, no_progress
+from handlens.types import Case, Context, Progress, Truth, no_progress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 WINDOWS = "windows"
 """Folder of the run with what is read again and again; removed at the end."""
-
-LEVELS = 1024
-"""Thresholds that are looked at."""
 
 SMALLEST = (0, 100, 300, 1000, 3000, 10000)
 """Pixels of the smallest piece that is kept: what may be chosen."""
@@ -82,9 +80,18 @@ def train(folder: Path, run: Path, settings: InkSettings, progress: Progress) ->
     if 1 < fragments < settings.folds:
         settings = settings.replace(folds=fragments)
     make = partial(make_task, sources, fields, settings, run / WINDOWS, settings.folds)
+    if fields.few:
+        _copy_model(open_model(Path(fields.few), challenge="ink"), run / FEW_SLICES)
     numbers: Mapping[str, float] = engine.train(make, schedule, settings, run, progress)
     shutil.rmtree(run / WINDOWS, ignore_errors=True)
     return numbers
+
+
+def _copy_model(model: Model, place: Path) -> None:
+    """Another model's files, into the run: its decision is about both. A resumed run has them."""
+    if not is_model(place):
+        with new_folder(place) as copied:
+            shutil.copytree(model.folder, copied, dirs_exist_ok=True)
 
 
 def make_task(
@@ -173,16 +180,23 @@ class Fragments:
         resources = Resources(self.fields.turns, usable_cores())
         decision = InkDecision(threshold=0.5, turns=self.fields.turns)
         predictor = InkPredictor(open_network(model, window), window, decision, resources)
+        both = self._join_few(predictor)
 
         def infer(index: int) -> Map:
             part, spare = self.parts[index], self.fields.augmentation.shift
-            views = [np.arange(spare, spare + window.layers)]
+            whole, few = np.arange(spare, spare + window.layers), few_layers(replace(window, spare=spare), FEW_SHOWN)
+            asked = [(predictor, whole)]
             if part.slices >= FEW:
-                few = few_layers(replace(window, spare=spare), FEW_SHOWN)
-                views = [few] if self.fields.slices == "few" else [*views, few]
-            return np.stack([predictor.infer(InMemory(part.window[view], part.mask)) for view in views])
+                asked = [(predictor, few)] if self.fields.slices == "few" else [(both, whole), (predictor, few)]
+            return np.stack([each.infer(InMemory(part.window[layers], part.mask)) for each, layers in asked])
 
         return infer
+
+    def _join_few(self, predictor: InkPredictor) -> InkPredictor:
+        """With the network for few slices that `few` names, as the run's folder is opened."""
+        if not self.fields.few:
+            return predictor
+        return join(predictor, load(Context(InkSettings(), model=Path(self.fields.few), threads=usable_cores())))
 
     def decide(self, indices: Sequence[int], predictions: Mapping[int, Map]) -> InkDecision:
         """Threshold and smallest spot for whole stacks, and for few slices: shown so, or as they are."""
@@ -191,15 +205,17 @@ class Fragments:
         few = [(index, predictions[index][-1]) for index in indices]
         chosen = self._choose(few)
         usual = self._choose(whole) if whole else chosen
-        return InkDecision(threshold=usual.threshold, smallest=usual.smallest, turns=self.fields.turns, few=chosen)
+        return InkDecision(**usual.plain(), turns=self.fields.turns, few=chosen)
 
     def _choose(self, maps: Sequence[tuple[int, Map]]) -> FewSlices:
-        """The lowest threshold whose mean F0.5 is nearly the best; then the smallest piece that is kept."""
+        """A threshold for each scan where that is nearly the best, else the lowest that is; then the smallest piece."""
         shares = self._shares([index for index, _ in maps])
         values = shares @ np.array([f_half_at_levels(coarse, self.parts[index]) for index, coarse in maps])
         level = 1 + int(np.argmax(values >= values.max() - NEARLY))
-        choices = [FewSlices(threshold=level / LEVELS, smallest=size) for size in SMALLEST]
-        worth = [shares @ np.array([self._rate(*each, choice) for each in maps]) for choice in choices]
+        own = FewSlices(threshold=level / LEVELS, adaptive=True)
+        adaptive = self._rate_all(maps, own) >= float(values.max()) - NEARLY
+        choices = [own.replace(adaptive=adaptive, smallest=size) for size in SMALLEST]
+        worth = [self._rate_all(maps, choice) for choice in choices]
         return choices[int(np.argmax(np.array(worth) >= max(worth) - LITTLE))]
 
     def _shares(self, indices: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -208,11 +224,14 @@ class Fragments:
         shares = [self.sources[self.parts[index].source].weight / counts[self.parts[index].source] for index in indices]
         return np.array(shares) / sum(shares)
 
+    def _rate_all(self, maps: Sequence[tuple[int, Map]], choice: FewSlices) -> float:
+        return float(
+            self._shares([index for index, _ in maps]) @ np.array([self._rate(*each, choice) for each in maps])
+        )
+
     def _rate(self, index: int, coarse: Map, choice: FewSlices) -> float:
         part = self.parts[index]
-        answer = InkDecision(threshold=choice.threshold, smallest=choice.smallest).apply(
-            coarse, part.mask, slices=part.slices
-        )
+        answer = InkDecision(**choice.plain()).apply(coarse, part.mask, slices=part.slices)
         return fbeta(compare(answer, part.label), beta=score.BETA, empty=score.EMPTY_F)
 
     def answer(self, index: int, prediction: Map, decision: InkDecision) -> Rle:
@@ -220,10 +239,9 @@ class Fragments:
         return decision.apply(prediction[0], part.mask, slices=part.slices)
 
     def seen(self) -> frozenset[int]:
-        """Parts that the model that `start` names was trained on: no fold may hold them out."""
-        if not self.fields.start:
-            return frozenset()
-        known = open_model(Path(self.fields.start), challenge="ink").trained_on
+        """Parts that the models that `start` and `few` name were trained on: no fold may hold them out."""
+        named = [Path(name) for name in (self.fields.start, self.fields.few) if name]
+        known = frozenset().union(*(open_model(folder, challenge="ink").trained_on for folder in named))
         return frozenset(index for index, part in enumerate(self.parts) if digest(part.case) in known)
 
     def warm_start(self, network: nn.Module, members: Sequence[int]) -> None:
