@@ -2,20 +2,23 @@
 
 python bench/forgery_fit.py CACHE -o decision.json
 
-Learns from cut-out clones of clean microscopy and their twins, compound figures and look-alikes, the sources, honest
-published figures and blots; never from the real forgeries. Folds go by source picture, so that what is printed for a
-picture comes from a verifier that has not seen it. Proposals are kept in CACHE: stopped, it goes on.
+Learns from cut-out and soft-edged clones of clean microscopy and their twins, compound figures, look-alikes and gels,
+the sources, honest published figures and blots, half of what is made up packed as JPEG; never from the real forgeries.
+Folds go by source picture, so that what is printed for a picture comes from a verifier that has not seen it. Proposals
+are kept in CACHE: stopped, it goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from handlens.challenges.forgery.detect import Detector
 from handlens.challenges.forgery.detect.findings import TierName
@@ -40,6 +43,9 @@ SECONDS = 60.0
 
 SEED, COMPOUND_SEED = 7_000, 8_100
 SIZES = (500, 700, 900, 1_100)
+QUALITIES = (85, 75, 92, 80, 95, 88)
+SOFT = 3
+"""Which of four variants of a source is cloned with its ground, and most often with a soft edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +67,57 @@ def pictures(cache: Path, variants: int, compound: int) -> Iterator[Picture]:
     for number, entry in enumerate(sources.pictures):
         fold = f"fold{number % FOLDS}"
         yield Picture(f"source-{number}", entry.picture, fold)
+        clean = read_image(entry.picture)
+        if clean.dtype == np.uint8:
+            yield written(cache, f"sourcejpeg-{number}", MadeFigure(clean, clean, (), ""), fold, quality(number))
         for variant in range(variants):
-            wanted = FigureRequest(720, Sources((entry,)), compound=False, plan="cut-out")
+            plan = "object clone" if variant % 4 == SOFT else "cut-out"
+            wanted = FigureRequest(720, Sources((entry,)), compound=False, plan=plan)
             try:
                 made = make_figure(SEED + variant, number, wanted)
             except ValueError:  # no object, or no room for a copy
                 continue
-            yield written(cache, f"cutout-{variant}-{number}", made, fold)
-            if number % 2 == variant % 2:
-                yield written(cache, f"twin-{variant}-{number}", replace(made, forged=made.honest, masks=()), fold)
+            packed = quality(number + variant) if variant % 2 else 0
+            kind = "jpeg" if packed else ""
+            yield written(cache, f"cutout{kind}-{variant}-{number}", made, fold, packed)
+            if number % 2 == variant // 2 % 2:
+                twin = replace(made, forged=made.honest, masks=())
+                yield written(cache, f"twin{kind}-{variant}-{number}", twin, fold, packed)
     for number in range(compound):
         own = Sources(tuple(each for index, each in enumerate(sources.pictures) if index % FOLDS == number % FOLDS))
         wanted = FigureRequest(SIZES[number % 4], own if number % 2 else None, compound=True if number % 3 else None)
+        packed = quality(number) if number % 4 > 1 else 0
         for kind, make in (("compound", make_figure), ("lookalike", make_lookalike)):
             made = make(COMPOUND_SEED, number, wanted)
-            yield written(cache, f"{kind}-{number}", made, f"fold{number % FOLDS}")
+            yield written(cache, f"{kind}{'jpeg' if packed else ''}-{number}", made, f"fold{number % FOLDS}", packed)
+    for number in range(compound // 2):
+        wanted = FigureRequest(SIZES[number % 4], plan="gel", compound=number % 3 == 2)
+        gel = make_lookalike(COMPOUND_SEED + 1, number, wanted)
+        yield written(cache, f"gel-{number}", gel, f"fold{number % FOLDS}", quality(number) if number % 2 else 0)
     for path in list_images(SHARED / "blots"):
         yield Picture(f"blot-{path.stem}", path, f"blot {path.stem}")
     for path in list_images(SHARED / "figures"):
         yield Picture(f"figure-{path.stem}", path, f"paper {path.stem.split('v')[0]}")
 
 
-def written(cache: Path, name: str, made: MadeFigure, group: str) -> Picture:
+def quality(number: int) -> int:
+    """Of the JPEG that one of the pictures is packed as."""
+    return QUALITIES[number % len(QUALITIES)]
+
+
+def written(cache: Path, name: str, made: MadeFigure, group: str, packed: int) -> Picture:
+    """A picture as it is, or as it comes out of a JPEG of that quality."""
     path = cache / f"{name}.png"
     if not path.exists():
-        write_png(path, made.forged)
+        write_png(path, as_jpeg(made.forged, packed) if packed else made.forged)
     return Picture(name, path, group, made.masks)
+
+
+def as_jpeg(picture: np.ndarray, packed: int) -> np.ndarray:
+    """Packed with half the colour, as papers and cameras do, and unpacked again."""
+    stream = io.BytesIO()
+    Image.fromarray(picture[..., :3] if picture.ndim == 3 else picture).save(stream, "JPEG", quality=packed)
+    return np.asarray(Image.open(stream))
 
 
 def example(detector: Detector, cache: Path, picture: Picture) -> Example:
@@ -104,11 +135,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cache", type=Path, help="a folder for pictures and proposals; 400 MB")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the decision file")
-    parser.add_argument("--variants", type=int, default=3, help="forged pictures of each source")
-    parser.add_argument("--compound", type=int, default=40, help="compound figures, and as many look-alikes")
+    parser.add_argument("--variants", type=int, default=4, help="forged pictures of each source")
+    parser.add_argument("--compound", type=int, default=32, help="compound figures, as many look-alikes, half the gels")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
-    chosen, detector, examples = list(pictures(options.cache, options.variants, options.compound)), Detector(), []
+    chosen = list(pictures(options.cache, options.variants, options.compound))
+    detector, examples = Detector(), list[Example]()
     with bar("pictures") as progress:
         for picture in chosen:
             examples.append(example(detector, options.cache, picture))

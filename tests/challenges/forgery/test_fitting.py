@@ -107,7 +107,7 @@ def test_hardly_an_authentic_figure_is_called_forged():
 
 def test_easy_twins_do_not_make_up_for_hard_look_alikes():
     """So many twins that the share of all would allow every look-alike an alarm."""
-    easy, hard = np.full(5 * FEWEST_AUTHENTIC, 0.1), np.linspace(0.1, 0.9, FEWEST_AUTHENTIC)
+    easy, hard = np.full(10 * FEWEST_AUTHENTIC, 0.1), np.linspace(0.1, 0.9, FEWEST_AUTHENTIC)
     said, has_twin = np.concatenate([easy, hard]), np.repeat([True, False], [len(easy), len(hard)])
     assert (hard > _strictness(said, has_twin)).mean() <= ALARMS
     assert (hard > _strictness(said, np.ones_like(has_twin))).mean() > 3 * ALARMS

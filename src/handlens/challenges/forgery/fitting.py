@@ -35,7 +35,7 @@ SWEPT = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 WORTH, LEAST_WORTH, MOST_WORTH = 0.8, 0.2, 0.95
 """The oF1 of an answer for a forged figure before any is known, and the limits of what is learned of it. By hand."""
 
-ALARMS, CERTAIN = 0.02, 0.9
+ALARMS, CERTAIN = 0.01, 0.8
 """Share of authentic figures that may be called forged, and how certain it must be that no more are, with so many seen:
 whoever is accused wrongly has more to lose than a score. Rule: a promise, not a measurement."""
 
@@ -254,7 +254,7 @@ def _most_alarms(count: int) -> int:
     The limit of Clopper and Pearson.
 
     >>> [_most_alarms(count) for count in (100, 200, 400, 4000)]
-    [0, 1, 4, 68]
+    [0, 0, 1, 34]
     """
     alarms = np.arange(int(ALARMS * count) + 1)
     most = beta.ppf(CERTAIN, alarms + 1, count - alarms)

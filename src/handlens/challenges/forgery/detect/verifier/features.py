@@ -22,12 +22,16 @@ EVIDENCE = (
     *("second_best", "typical_significance", "peers", "candidates", "margin", "drift", "peak_weight"),
     *("worst_quadrant_denoised", "grain_deviation", "seam", "seam_everywhere", "other_seam", "usual_seam"),
     *("sharpest_seam", "seam_halo", "other_halo", "gain", "rim_error", "outside_error"),
+    *("block_edges", "difference", "detail_contrast"),
 )
 """Evidence that features are made from; what a tier does not measure counts as 0."""
 
 STORED_CONTRAST = (0.3, 4.0)
 """Grey levels of the file that pixels spread over, between which it matters how many. By hand: below, JPEG has left
 nothing; above, every photograph is alike in it."""
+
+LEAST_LEVEL = 0.25
+"""Grey levels of the file, what rounding leaves, added before logarithms. Rule."""
 
 NO_DEFORMATION = 0.05
 """Pixels of deformation that no alignment goes below; keeps the logarithm finite. By hand."""
@@ -96,6 +100,15 @@ def _stored_contrast(seen: Evidence) -> float:
     return float(np.log(np.clip(seen["stored_contrast"], *STORED_CONTRAST)))
 
 
+def _log_levels(name: str) -> Callable[[Evidence], float]:
+    return lambda seen: float(np.log(LEAST_LEVEL + seen[name]))
+
+
+def _detail_kept(seen: Evidence) -> float:
+    """How much more detail there is than source and copy differ by."""
+    return float(np.log((LEAST_LEVEL + seen["detail_contrast"]) / (LEAST_LEVEL + seen["difference"])))
+
+
 def _strength(seen: Evidence) -> float:
     """As if every pixel spoke for itself."""
     return float(np.log1p(max(0.0, fisher(seen["detail"])) * np.sqrt(max(seen["pixels"], FEWEST_PIXELS))))
@@ -159,6 +172,10 @@ FEATURES: tuple[Feature, ...] = (
             ("worst_quadrant_denoised", _plain("worst_quadrant_denoised")),
             ("grain_deviation", _plain("grain_deviation")),
             ("pixels", _log_count("pixels")),
+            ("block_edges", _plain("block_edges")),
+            ("difference", _log_levels("difference")),
+            ("detail_contrast", _log_levels("detail_contrast")),
+            ("detail_kept", _detail_kept),
         )
     ),
 )

@@ -17,6 +17,7 @@ from handlens.challenges.forgery.detect.canvas import Canvas
 from handlens.challenges.forgery.detect.findings import ByteArray, FloatArray, Match, Panel, Patch, TierName
 from handlens.challenges.forgery.detect.geometry.correlation import fit_tone
 from handlens.challenges.forgery.detect.geometry.points import Points, moved, sample
+from handlens.challenges.forgery.detect.verifier.compression import block_edges, differences
 
 WINDOW = 7
 """Pixels across the window whose range of levels a step is compared with: as wide as an honest edge. By hand."""
@@ -86,14 +87,30 @@ class Seams:
 
     def usual(self, patch: Patch) -> tuple[float, float]:
         """The median and the top decile of the sharpness of edges in the panel of a region."""
-        x, y = patch.centre
-        own = (each for each in self.canvas.panels if each.top <= y < each.bottom and each.left <= x < each.right)
-        panel = next(own, None)
+        panel = self._panel_of(patch)
         if panel is None:
             return UNKNOWN
         if panel not in self._usual:
             self._usual[panel] = self._usual_of(panel)
         return self._usual[panel]
+
+    def _panel_of(self, patch: Patch) -> Panel | None:
+        x, y = patch.centre
+        own = (each for each in self.canvas.panels if each.top <= y < each.bottom and each.left <= x < each.right)
+        return next(own, None)
+
+    @cached_property
+    def _block_edges(self) -> dict[Panel, float]:
+        return {}
+
+    def block_edges(self, patch: Patch) -> float:
+        """How coarsely the panel of a region was packed as JPEG; 0 where it was not."""
+        panel = self._panel_of(patch)
+        if panel is None:
+            return 0.0
+        if panel not in self._block_edges:
+            self._block_edges[panel] = block_edges(self.canvas, panel)
+        return self._block_edges[panel]
 
     def _usual_of(self, panel: Panel) -> tuple[float, float]:
         steps, levels = (each[panel.window] for each in self._steps)
@@ -151,6 +168,7 @@ class Seams:
         usual, top = self.usual(match.source)
         sharper, softer = (source, copy) if source[1] > copy[1] else (copy, source)
         gain, rim, outside = self._tone(match)
+        difference, detail = differences(self.canvas, match)
         return {
             "seam": sharper[1],
             "seam_everywhere": sharper[0],
@@ -163,6 +181,9 @@ class Seams:
             "gain": gain,
             "rim_error": rim,
             "outside_error": outside,
+            "block_edges": self.block_edges(match.source),
+            "difference": difference,
+            "detail_contrast": detail,
         }
 
     def _tone(self, match: Match) -> tuple[float, float, float]:
