@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,9 +44,6 @@ SECONDS = 60.0
 SEED, COMPOUND_SEED = 7_000, 8_100
 SIZES = (500, 700, 900, 1_100)
 QUALITIES = (85, 75, 92, 80, 95, 88)
-REAL = ("source", "blot", "figure")
-"""Kinds that nobody made up."""
-
 SOFT = 3
 """Which of four variants of a source is cloned with its ground, and most often with a soft edge."""
 
@@ -141,12 +137,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the decision file")
     parser.add_argument("--variants", type=int, default=4, help="forged pictures of each source")
     parser.add_argument("--compound", type=int, default=32, help="compound figures, as many look-alikes, half the gels")
-    parser.add_argument("--share", type=float, default=1.0, help="of the made-up pictures, at random")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
     chosen = list(pictures(options.cache, options.variants, options.compound))
-    dice = random.Random(SEED)
-    chosen = [each for each in chosen if each.kind in REAL or dice.random() < options.share]
     detector, examples = Detector(), list[Example]()
     with bar("pictures") as progress:
         for picture in chosen:

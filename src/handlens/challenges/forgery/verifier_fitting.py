@@ -52,7 +52,8 @@ BOOSTING: Mapping[str, float | int | bool | str] = {
 """Parameters of LightGBM: small trees and slow steps. By hand, and of the rest of its parameters none."""
 
 ROUNDS = 300
-"""Trees. Measured: out of fold, 80 have a log loss of 0.167, 150 of 0.160, 300 of 0.157."""
+"""Trees. Measured out of fold on 442 pictures: at 1 % of honest ones above it, 150 find 148 of 172 proposed copies, 300
+find 152."""
 
 
 @dataclass(frozen=True, slots=True)
