@@ -229,7 +229,10 @@ def test_standings_have_a_page_with_their_front(tmp_path):
     worse = Judged(tmp_path / "w.onnx", 2, "scored", "", {**parts, "Prediction Score": 0.4, "median ms": 20.0})
     bad = Judged(tmp_path / "bad.onnx", 0, "too slow", "<script>alert(1)</script>")
     judgement = Judgement((best, worse, bad), 3, ("Final Score", "Prediction Score"))
-    page = pipeline.report_judgement(registry.challenge("lesions"), judgement, tmp_path, tmp_path / "standings.html")
+    challenge = registry.challenge("lesions")
+    options = pipeline.options_of(challenge.settings(taxonomy="eleven"), "judge")
+    page = pipeline.report_judgement(challenge, judgement, tmp_path, tmp_path / "standings.html", options=options)
+    assert "--taxonomy eleven" in json.loads(page.with_suffix(".json").read_text())["command"]
     text = page.read_text()
     assert "<script>alert" not in text
     assert "<b>.onnx" not in text

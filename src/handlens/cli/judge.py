@@ -91,7 +91,8 @@ def judge_command(challenge: AnyChallenge) -> click.Command:
             judgement = pipeline.judge(challenge, models, folder, settings, part=part, **how)
         print_json(as_json_page(challenge, judgement)) if as_json else print_standings(judgement)
         if out:
-            write = partial(pipeline.report_judgement, challenge, judgement, folder, out)
+            options = [*(["--part", part] if part else []), *pipeline.options_of(settings, "judge")]
+            write = partial(pipeline.report_judgement, challenge, judgement, folder, out, options=options)
             tell_page(write)
         for gap in judgement.unguarded:
             message(f"note: not sandboxed on this machine: {gap}")

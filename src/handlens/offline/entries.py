@@ -32,13 +32,15 @@ LOG = "log.txt"
 RUN = """
 import sys, nbformat, nbclient
 book = nbformat.read(sys.argv[1], 4)
-client = nbclient.NotebookClient(book, timeout=None, kernel_name="python3", resources={"metadata": {"path": "."}})
+client = nbclient.NotebookClient(
+    book, timeout=None, startup_timeout=86_400, kernel_name="python3", resources={"metadata": {"path": "."}}
+)
 try:
     client.execute()
 finally:
     nbformat.write(book, "executed.ipynb")
 """
-"""What runs a notebook inside."""
+"""What runs a notebook inside. On a busy machine its kernel may take minutes to start: the entry's own limit counts."""
 
 
 @dataclass(frozen=True, slots=True)

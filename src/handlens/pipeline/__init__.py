@@ -6,6 +6,7 @@ from handlens.pipeline.each_case import count_workers
 from handlens.pipeline.folders import TRUTH, find_truth, join_truth, open_truth, read_cases, sample, survey
 from handlens.pipeline.loading import Solver, load
 from handlens.pipeline.masks import decode_masks, encode_masks
+from handlens.pipeline.reporting import options_of
 from handlens.pipeline.run_report import report_judgement, report_training
 from handlens.pipeline.runs import adopt_training, challenge_of_model, is_training, read_training, train
 from handlens.pipeline.score_report import report_refused, report_score
@@ -31,6 +32,7 @@ __all__ = [
     "judge",
     "load",
     "open_truth",
+    "options_of",
     "read_cases",
     "read_duration",
     "read_score",

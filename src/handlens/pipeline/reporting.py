@@ -14,6 +14,7 @@ from handlens.errors import DataError, counted
 from handlens.report.interval import bootstrap
 from handlens.report.page import ShownCase
 from handlens.report.pictures import PictureStore, draw_case
+from handlens.settings import fields_of
 from handlens.types import AnyChallenge, Case, CaseScore, Reporting, Truth
 from handlens.views import CaseView, Reason, Section, Table
 
@@ -202,6 +203,25 @@ def verdict_of(
     nothing = {} if empty is None else {"predicting nothing": empty}
     beside = ", ".join(f"{name} gives {value:.4f}" for name, value in {**nothing, **(constants or {})}.items())
     return f"{metric} {score:.4f}{bounds}" + (f"; {beside}" if beside else "")
+
+
+def changed_settings(settings: Any, command: str) -> dict[str, Any]:
+    """The settings for a command that are not at their defaults."""
+    plain, usual = settings.plain(), type(settings)().plain()
+    return {
+        field.path: plain[field.path]
+        for field in fields_of(settings)
+        if command in field.commands and field.path in plain and plain[field.path] != usual[field.path]
+    }
+
+
+def options_of(settings: Any, command: str) -> list[str]:
+    """The words on a command line that give these settings."""
+    words: list[str] = []
+    for name, value in changed_settings(settings, command).items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] if value is True else [flag, str(value)]
+    return words
 
 
 def versions() -> dict[str, str]:

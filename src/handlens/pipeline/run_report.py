@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlens.errors import DataError, counted
-from handlens.pipeline.reporting import versions
+from handlens.pipeline.reporting import options_of, versions
 from handlens.pipeline.runs import package_version
 from handlens.report.interval import bootstrap
 from handlens.report.page import PAGE, Report, ShownCase, write_report
@@ -56,14 +56,17 @@ def report_training(challenge: AnyChallenge, run: Path) -> Path:
         ],
         cases=[ShownCase(id, place, float(value)) for place, (id, value) in enumerate(scores.items())],
         facts=_facts(manifest, plan),
-        command=plan.command
-        if plan
-        else shlex.join(["handlens", "train", challenge.name, manifest["folder"], "-o", "RUN"]),
+        command=plan.command if plan else _train_command(challenge, manifest, run),
         files=[(name, name, "") for name in ("card.md", PLAN, RESULTS, LOG, "model.onnx") if (run / name).is_file()],
         handlens=package_version(),
     )
     write_report(report, run / PAGE)
     return run / PAGE
+
+
+def _train_command(challenge: AnyChallenge, manifest: Mapping[str, Any], run: Path) -> str:
+    options = options_of(challenge.settings(**manifest["settings"]), "train")
+    return shlex.join(["handlens", "train", challenge.name, manifest["folder"], "-o", str(run), *options])
 
 
 def _verdict(challenge: AnyChallenge, score: float | None, numbers: Mapping[str, Any]) -> str:
@@ -202,8 +205,10 @@ def _facts(manifest: Mapping[str, Any], plan: Any) -> dict[str, Any]:
 # --- judge ------------------------------------------------------------------------------------------------------------
 
 
-def report_judgement(challenge: AnyChallenge, judgement: Judgement, folder: Path, page: Path) -> Path:
-    """The standings, accuracy against time and size, and what was refused."""
+def report_judgement(
+    challenge: AnyChallenge, judgement: Judgement, folder: Path, page: Path, *, options: Sequence[str] = ()
+) -> Path:
+    """The standings, accuracy against time and size, and what was refused; `options` are those of the command."""
     scored = [entry for entry in judgement.models if entry.rank]
     refused = [entry for entry in judgement.models if not entry.rank]
     sections = []
@@ -235,6 +240,9 @@ def report_judgement(challenge: AnyChallenge, judgement: Judgement, folder: Path
                 *(str(entry.model) for entry in judgement.models),
                 "--data",
                 str(folder),
+                *options,
+                "-o",
+                str(page),
             ]
         ),
         handlens=package_version(),

@@ -26,11 +26,13 @@ from handlens.pipeline.reporting import (
     ReportedCases,
     about_file,
     about_score,
+    changed_settings,
     constant_scores,
     folders_of_files,
     interval_of,
     marks_of,
     open_pictures,
+    options_of,
     own_sections,
     parts_of,
     show_case,
@@ -40,7 +42,6 @@ from handlens.pipeline.reporting import (
 )
 from handlens.pipeline.runs import package_version
 from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
-from handlens.settings import fields_of
 from handlens.types import AnyChallenge, Case, CaseScore, Part, Predictor, Truth, Work
 from handlens.views import Section, Table
 
@@ -248,7 +249,7 @@ class _Baseline:
 
 
 def _facts(page: Mapping[str, Any], folder: Path, settings: Any, seconds: float | None) -> dict[str, Any]:
-    changed = _changed(settings)
+    changed = changed_settings(settings, "solve")
     facts: dict[str, Any] = {"data": str(folder), "part": page["part"], "cases": page["count"]}
     facts["predictor"] = page.get("model") or ("included model" if page["solver"] == "model" else page["solver"])
     facts |= {"settings": ", ".join(f"{name} {value}" for name, value in changed.items()) or "defaults"}
@@ -259,27 +260,12 @@ def _facts(page: Mapping[str, Any], folder: Path, settings: Any, seconds: float 
     return facts | versions()
 
 
-def _changed(settings: Any) -> dict[str, Any]:
-    """The settings for `solve` that are not at their defaults."""
-    plain = settings.plain()
-    return {
-        field.path: plain[field.path]
-        for field in fields_of(settings)
-        if "solve" in field.commands
-        and field.path in plain
-        and plain[field.path] != type(settings)().plain()[field.path]
-    }
-
-
 def _command(challenge: AnyChallenge, page: Mapping[str, Any], folder: Path, out: Path, settings: Any) -> str:
     words = ["handlens", "solve", challenge.name, str(folder), "-o", str(out)]
     words += ["--model", page["model"]] if page.get("model") else []
     words += ["--solver", page["solver"]] if page["solver"] != "model" else []
     words += ["--part", page["part"]]
-    for name, value in _changed(settings).items():
-        flag = f"--{name.replace('_', '-')}"
-        words += [flag] if value is True else [flag, str(value)]
-    return shlex.join(words)
+    return shlex.join([*words, *options_of(settings, "solve")])
 
 
 def _name_of(case: Case) -> str:
