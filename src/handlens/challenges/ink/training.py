@@ -16,6 +16,7 @@ import numpy.typing as npt
 from handlens.challenges.ink import data, score
 from handlens.challenges.ink.dataset import FragmentPart, few_layers, make_item, pixels, read_parts
 from handlens.challenges.ink.decision import LEVELS, FewSlices, InkDecision
+from handlens.challenges.ink.finishing import HeldOutScan, card_lines
 from handlens.challenges.ink.maps import enlarge
 from handlens.challenges.ink.options import FEW_SLICES, PRESETS, SCHEDULE, InkSettings, InkTraining
 from handlens.challenges.ink.predictor import InkPredictor, join, load, open_network
@@ -256,22 +257,19 @@ class Fragments:
         start_from(network, model.file, torch.from_numpy(np.stack(some)))
 
     def describe(self, finished: Finished) -> dict[str, Any]:
-        """Out of fold, folder by folder: F0.5 of whole stacks, and of few slices of them."""
-        rows: dict[tuple[str, str], list[float]] = {}
+        """Lines for the card: what was held out, predicted as it is, and stacks from a few of their slices."""
+        scans, whole = [], []
         for decision, held_out in zip(finished.fold_decisions, finished.held_out, strict=True):
             for index in held_out:
-                part, maps = self.parts[index], finished.predictions[index]
-                for number, coarse in enumerate(maps):
+                part = self.parts[index]
+                for number, coarse in enumerate(finished.predictions[index]):
                     cut = number > 0 or (self.fields.slices == "few" and part.slices >= FEW)
-                    few = cut or part.slices < FEW
                     what = f"{FEW_SHOWN} slices of each" if cut else f"{part.slices} slices"
-                    said = decision.apply(coarse, part.mask, slices=1 if few else part.slices)
-                    value = fbeta(compare(said, part.label), beta=score.BETA, empty=score.EMPTY_F)
-                    rows.setdefault((self.sources[part.source].name, what), []).append(value)
-        lines = ["", "| folder | predicted from | parts | mean F0.5, out of fold |", "|---|---|---|---|"]
-        for (source, what), values in sorted(rows.items()):
-            lines.append(f"| {source} | {what} | {len(values)} | {np.mean(values):.4f} |")
-        return {"lines": lines}
+                    answer = decision.apply(coarse, part.mask, slices=1 if cut else part.slices)
+                    source = self.sources[part.source].name
+                    scans.append(HeldOutScan(part.id, source, what, part.mask, part.ink, coarse, answer))
+                whole.append(scans[-len(finished.predictions[index])])
+        return {"lines": card_lines(scans, whole)}
 
 
 def f_half_at_levels(coarse: Map, part: FragmentPart) -> npt.NDArray[np.float64]:
