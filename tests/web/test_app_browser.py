@@ -67,10 +67,10 @@ def test_from_a_drop_to_a_download(browser, samples, tmp_path, name):
 
 def test_a_made_up_example_for_who_has_no_picture(browser, tmp_path):
     with serving(tmp_path / "jobs") as address, opened(browser, address) as page:
-        page.get_by_role("button", name="Try a made-up example").nth(2).click()
+        page.get_by_role("button", name="Try a synthetic example").nth(2).click()
         wait_for(page, "done")
         assert page.locator("#offers").is_hidden()
-        assert "made-up-cells" in page.locator(".job").text_content()
+        assert "synthetic-cells" in page.locator(".job").text_content()
         page.frame_locator("#page").get_by_text("Where points were lost").first.wait_for()
 
 

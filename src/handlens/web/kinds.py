@@ -36,7 +36,7 @@ OFFERS = {
 """What each challenge is good for, and what it gives."""
 
 EXAMPLES = {"cells": (1, 512), "ink": (1, 256), "lesions": (6, 160), "forgery": (4, 512)}
-"""How many made-up cases an example has, and their size in pixels: each is answered in half a minute."""
+"""How many synthetic cases an example has, and their size in pixels: each is answered in half a minute."""
 
 SIDE = 128
 """Longer side of the picture that is looked at. This and what follows: by hand, a guess that a person may overrule."""

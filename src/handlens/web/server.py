@@ -143,11 +143,11 @@ class _Api:
 
     @_answers
     async def example(self, request: Request) -> Response:
-        """A job with made-up data of a challenge, started at once."""
+        """A job with synthetic data of a challenge, started at once."""
         name = _challenge_name(await _read_json(request))
         job = self.jobs.create()
         cases, size = EXAMPLES[name]
-        target = self.jobs.place(job.id) / INPUT / f"made-up-{name}"
+        target = self.jobs.place(job.id) / INPUT / f"synthetic-{name}"
         work = partial(pipeline.sample, registry.challenge(name), target, seed=EXAMPLE_SEED, cases=cases, size=size)
         await anyio.to_thread.run_sync(work)
         return JSONResponse(self._shown(self.jobs.begin(job.id, name)))
