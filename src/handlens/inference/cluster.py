@@ -283,18 +283,18 @@ class _Run:
             if state == "done":
                 return extra, value
             if state == "full":
-                self._shun(index, extra, value)
+                self._exclude_worker(index, extra, value)
                 return None
             raise value
         if isinstance(content, KilledWorker):
-            return self._bury(index, content, alone, own=content.task == key)
+            return self._handle_death(index, content, alone, own=content.task == key)
         if isinstance(content, CancelledError | FutureCancelled):
             raise self._gone()
         if isinstance(content, ModuleNotFoundError) and (content.name or "").split(".")[0] == "handlens":
             raise HandlensError("a worker of the cluster has no handlens: install the same version there")
         raise content
 
-    def _bury(self, index: int, error: Any, alone: bool, *, own: bool) -> tuple[Files, Any] | None:
+    def _handle_death(self, index: int, error: Any, alone: bool, *, own: bool) -> tuple[Files, Any] | None:
         """A worker died. Items that only waited there are not told from the one that it worked on: ask again."""
         if not own:  # it died with the predictor, before it began
             self.function = None
@@ -308,7 +308,7 @@ class _Run:
         (self.suspects if self.deaths[index] >= TRIES - 1 else self.waiting).append(index)
         return None
 
-    def _shun(self, index: int, address: str, error: BaseException) -> None:
+    def _exclude_worker(self, index: int, address: str, error: BaseException) -> None:
         """A worker's disk is full: others do what it cannot."""
         self.shunned.add(address)
         if not self._others():
