@@ -38,6 +38,18 @@ def wait_for(page, state, job=".job"):
     page.locator(f"{job}[data-state={state}]").first.wait_for(timeout=180_000)
 
 
+def move_slider(page, value):
+    page.locator("#adjust").fill(value)
+    page.locator("#adjust").dispatch_event("change")
+
+
+def saved(page, name):
+    """What the link with this name downloads."""
+    with page.expect_download() as download:
+        page.locator("#downloads").get_by_role("link", name=name, exact=True).click()
+    return download.value.path().read_bytes()
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_from_a_drop_to_a_download(browser, samples, tmp_path, name):
     with serving(tmp_path / "jobs") as address, opened(browser, address, accept_downloads=True) as page:
@@ -53,15 +65,32 @@ def test_from_a_drop_to_a_download(browser, samples, tmp_path, name):
         assert frame.locator("#world .layer").count() >= 1
         before = page.locator("#page").get_attribute("src")
         assert page.locator("#adjust-label").is_visible()
-        page.locator("#adjust").fill("0.9")
-        page.locator("#adjust").dispatch_event("change")
+        move_slider(page, "0.9")
         page.wait_for_function("before => document.getElementById('page').getAttribute('src') !== before", arg=before)
         frame.locator("#viewer-title").wait_for()  # the case that was open is open again
+        assert page.locator("#zip").get_attribute("href").endswith("all.zip?value=0.90")
         page.locator("details.files summary").click()
-        assert "As fitted: " in page.locator("#downloads").text_content()
-        with page.expect_download() as download:
-            page.locator("#downloads a", has_text="submission.csv").first.click()
-        assert download.value.path().read_bytes()
+        page.locator("#downloads", has_text="As fitted: ").wait_for()
+        frame.locator("main > p.files").wait_for(state="attached")
+        assert frame.locator("#viewer-title").is_visible()  # files and counts came without another page
+        if name == "cells":
+            assert frame.locator("#side ul.files a").count() >= 3
+            assert frame.locator("#side dt", has_text="nuclei").count() == 1
+        with opened(browser, address, accept_downloads=True) as other:
+            other.get_by_role("button", name="Look").click()
+            move_slider(other, "0.05")
+            other.locator("#downloads", has_text="As fitted: ").wait_for(state="attached")
+        (out,) = (tmp_path / "jobs").glob(f"*/out-{name}")
+        assert (
+            saved(page, "adjusted/0.90/submission.csv") == (out / "adjusted" / "0.90" / "submission.csv").read_bytes()
+        )
+        page.reload()
+        page.get_by_role("button", name="Look").click()
+        page.locator("details.files summary").click()
+        page.locator("#downloads a").first.wait_for()
+        assert page.locator("#downloads a", has_text="adjusted").count() == 0
+        assert page.locator("#zip").get_attribute("href").endswith("all.zip")
+        assert saved(page, "submission.csv") == (out / "submission.csv").read_bytes()
         assert serious_findings(page) == []
 
 

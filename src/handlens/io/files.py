@@ -80,6 +80,14 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder at once, if it is there: nobody sees half of it, not even where the process is killed."""
+    if path.is_dir():
+        temporary = Path(tempfile.mkdtemp(prefix=_prefix(path.name), dir=path.parent))
+        path.replace(temporary / path.name)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 @contextmanager
 def named_place(path: Path) -> Iterator[None]:
     """Within, a place where nothing can be written is told with what to do, such as a disk that is read-only."""

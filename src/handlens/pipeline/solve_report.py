@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from handlens.artefacts import REPORT_DATA, files_of_cases
 from handlens.errors import DataError, HandlensError, counted
+from handlens.io.files import new_folder
 from handlens.io.gate import place
 from handlens.io.images import remembering_picture
 from handlens.io.submissions import require_submission, write_submission
@@ -41,7 +42,7 @@ from handlens.pipeline.reporting import (
     where_lost,
 )
 from handlens.pipeline.runs import package_version
-from handlens.report.page import FILES, PAGE, Report, order_cases, write_report
+from handlens.report.page import FILES, PAGE, Report, ShownCase, order_cases, write_report
 from handlens.types import AnyChallenge, Case, CaseScore, Part, Predictor, Truth, Work
 from handlens.views import Section, Table
 
@@ -114,10 +115,10 @@ def report_solve(
     return out / PAGE, report
 
 
-def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Path) -> Path:
-    """Answers with another threshold: submission, files and page in a folder of their own; nothing is predicted again.
+def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Path, *, files: bool = True) -> Path:
+    """Answers with another threshold as a page in a new folder; nothing is predicted again.
 
-    What was in that folder is gone: files of one threshold only lie beside each other.
+    `files`: with the submission and the files of the changed answer, which take several times as long as the page.
     """
     adjusting = challenge.report.adjust if challenge.report else None
     if adjusting is None:
@@ -132,51 +133,61 @@ def report_adjusted(challenge: AnyChallenge, out: Path, value: float, target: Pa
     answers = {
         case.id: adjusting.answer(out, case, known.answers[case.id], value, model, settings) for case in known.cases
     }
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    if (out / REPORT_DATA).is_dir():
-        (target / REPORT_DATA).symlink_to(os.path.relpath(out / REPORT_DATA, target))
-    write_submission(target / "submission.csv", challenge.codec(settings), known.cases, answers)
-    for case in known.cases:
-        adjusting.write(out, target, case, answers[case.id], settings)
-    challenge.summarise(target, answers, settings)
     score = None
     if known.labels:
         score = challenge.score(answers, Truth(tuple(known.cases), lambda case: known.labels[case.id]), settings)
     scores = {case.id: case for case in score.cases} if score else {}
     changed = ReportedCases(known.cases, answers, known.labels, scores, known.warnings)
-    store = open_pictures(changed, target / FILES)
-    files = files_of_cases(target, known.cases, folders_of_files(challenge))
-    cases = [
-        show_case(challenge, target, changed, number, settings, store, files[case.id])
-        for number, case in enumerate(known.cases)
-    ]
-    report = Report(
-        kind="adjusted",
-        title=f"{challenge.title}: {adjusting.name} {value:.2f}",
-        subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
-        verdict=verdict_of(
-            challenge,
-            score.value if score else None,
-            page["empty_score"],
+    with new_folder(target) as temporary:
+        if (out / REPORT_DATA).is_dir():
+            (temporary / REPORT_DATA).symlink_to(os.path.relpath(out / REPORT_DATA, target))
+        if files:
+            _write_adjusted(challenge, out, temporary, changed, settings)
+        cases = _show_adjusted(challenge, temporary, changed, settings)
+        report = Report(
+            kind="adjusted",
+            title=f"{challenge.title}: {adjusting.name} {value:.2f}",
+            subtitle=f"{folder.name} · the fitted {adjusting.name} is {adjusting.start(model):.2f}",
+            verdict=verdict_of(
+                challenge,
+                score.value if score else None,
+                page["empty_score"],
+                cases=cases,
+                found=_found(challenge, changed, settings),
+            ),
+            challenge=challenge.name,
+            metric=challenge.metric,
+            score=score.value if score else None,
+            references={} if score is None or page["score"] is None else {"as fitted": page["score"]},
+            score_about="A threshold that is chosen by looking at the score says little about other cases."
+            if score
+            else "",
+            sections=where_lost(cases),
             cases=cases,
-            found=_found(challenge, changed, settings),
-        ),
-        challenge=challenge.name,
-        metric=challenge.metric,
-        score=score.value if score else None,
-        references={} if score is None or page["score"] is None else {"as fitted": page["score"]},
-        score_about="A threshold that is chosen by looking at the score says little about other cases."
-        if score
-        else "",
-        sections=where_lost(cases),
-        cases=cases,
-        facts={"data": str(folder), adjusting.name: value, **versions()},
-        files=[(name, name, FILES_OF_ALL.get(name) or about_file(challenge, name)) for name in _files(target)],
-        handlens=package_version(),
-    )
-    write_report(report, target / PAGE)
+            facts={"data": str(folder), adjusting.name: value, **versions()},
+            files=[(name, name, FILES_OF_ALL.get(name) or about_file(challenge, name)) for name in _files(temporary)],
+            handlens=package_version(),
+        )
+        write_report(report, temporary / PAGE)
     return target / PAGE
+
+
+def _write_adjusted(challenge: AnyChallenge, out: Path, target: Path, changed: ReportedCases, settings: Any) -> None:
+    """Submission and files of a changed answer."""
+    write_submission(target / "submission.csv", challenge.codec(settings), changed.cases, changed.answers)
+    if challenge.report is not None and challenge.report.adjust is not None:
+        for case in changed.cases:
+            challenge.report.adjust.write(out, target, case, changed.answers[case.id], settings)
+    challenge.summarise(target, changed.answers, settings)
+
+
+def _show_adjusted(challenge: AnyChallenge, target: Path, changed: ReportedCases, settings: Any) -> list[ShownCase]:
+    store = open_pictures(changed, target / FILES)
+    files = files_of_cases(target, changed.cases, folders_of_files(challenge))
+    return [
+        show_case(challenge, target, changed, number, settings, store, files[case.id])
+        for number, case in enumerate(changed.cases)
+    ]
 
 
 def read_score(out: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import zipfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
@@ -23,6 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from handlens import pipeline, registry
 from handlens.errors import DataError, HandlensError
 from handlens.report import render
+from handlens.report.page import PAGE
+from handlens.web.adjusted import ADJUSTED, PAGES, AdjustedAnswers, value_of
 from handlens.web.jobs import INPUT, Job, Jobs
 from handlens.web.kinds import EXAMPLES, LOOKED_AT_AS, OFFERS, guess
 
@@ -35,7 +38,6 @@ MOST_LETTERS = 4096
 """Of a JSON question."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-ADJUSTED = "adjusted"
 KINDS = {".html": "text/html", ".json": "application/json", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
@@ -120,7 +122,7 @@ def _answers(handler: Handler) -> Handler:
 class _Api:
     def __init__(self, jobs: Jobs, most_bytes: int) -> None:
         self.jobs, self.most_bytes = jobs, most_bytes
-        self.adjusting = anyio.Lock()  # two at once would write into one folder
+        self.adjusted = AdjustedAnswers(jobs)
 
     async def page(self, _request: Request) -> Response:
         text = render(
@@ -158,7 +160,9 @@ class _Api:
 
     @_answers
     async def remove(self, request: Request) -> Response:
-        await anyio.to_thread.run_sync(self.jobs.remove, request.path_params["id"])
+        id = request.path_params["id"]
+        async with self.adjusted.forgotten(id):
+            await anyio.to_thread.run_sync(self.jobs.remove, id)
         return JSONResponse({})
 
     @_answers
@@ -197,7 +201,9 @@ class _Api:
     @_answers
     async def start(self, request: Request) -> Response:
         name = _challenge_name(await _read_json(request))
-        return JSONResponse(self._shown(self.jobs.begin(request.path_params["id"], name)))
+        id = request.path_params["id"]
+        async with self.adjusted.forgotten(id):
+            return JSONResponse(self._shown(self.jobs.begin(id, name)))
 
     @_answers
     async def cancel(self, request: Request) -> Response:
@@ -206,27 +212,25 @@ class _Api:
 
     @_answers
     async def adjust(self, request: Request) -> Response:
-        """Answers with another threshold, from what the run kept; nothing is predicted again."""
-        job = self.jobs.read(request.path_params["id"])
-        question = await _read_json(request)
-        value = question.get("value")
-        if job.state != "done" or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise DataError("a finished job and a value from 0 to 1 are needed")
-        challenge, out = registry.challenge(job.challenge), self.jobs.out(job)
-        work = partial(pipeline.report_adjusted, challenge, out, float(value), out / ADJUSTED)
-        async with self.adjusting:
-            page = await anyio.to_thread.run_sync(work)
-        return JSONResponse({"page": f"{ADJUSTED}/{page.name}", "value": value})
+        """The page of an answer with another threshold, from what the run kept; its files follow when asked for."""
+        value = value_of((await _read_json(request)).get("value"))
+        await self.adjusted.show(request.path_params["id"], value)
+        return JSONResponse({"page": f"{ADJUSTED}/{value}/{PAGE}", "value": value})
 
     @_answers
     async def files(self, request: Request) -> Response:
+        """The files of a job; with `?value=` those of the answer with this threshold too, which are written then."""
         job = self.jobs.read(request.path_params["id"])
-        return JSONResponse({"files": [{"name": name, "bytes": size} for name, size in self._results(job)]})
+        found = await self._results(job, request.query_params.get("value"))
+        return JSONResponse({"files": [{"name": name, "bytes": size} for name, size in found]})
 
     @_answers
     async def file(self, request: Request) -> Response:
         job = self.jobs.read(request.path_params["id"])
-        path = self.jobs.out(job) / safe_path(request.path_params["path"])
+        name = safe_path(request.path_params["path"])
+        path = self.jobs.out(job) / name
+        if name.parts[0] == ADJUSTED and len(name.parts) > 2:
+            path = await self.adjusted.find(job.id, value_of(name.parts[1]), Path(*name.parts[2:]))
         if not path.is_file():
             return Response(status_code=404)
         kind = KINDS.get(path.suffix)
@@ -236,23 +240,35 @@ class _Api:
 
     @_answers
     async def archive(self, request: Request) -> Response:
+        """The files of a job, and with `?value=` those of the answer with this threshold."""
         job = self.jobs.read(request.path_params["id"])
-        target = self.jobs.place(job.id) / "all.zip"
-        await anyio.to_thread.run_sync(self._pack, job, target)
-        return FileResponse(target, media_type="application/zip", filename=f"handlens-{job.challenge}.zip")
+        found = await self._results(job, request.query_params.get("value"))
+        target = self.jobs.place(job.id) / f"all-{secrets.token_hex(4)}.zip"  # two tabs may ask for different answers
+        await anyio.to_thread.run_sync(self._pack, job, [name for name, _ in found], target)
+        return FileResponse(
+            target,
+            media_type="application/zip",
+            filename=f"handlens-{job.challenge}.zip",
+            background=BackgroundTask(target.unlink, missing_ok=True),
+        )
 
-    def _pack(self, job: Job, target: Path) -> None:
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, _ in self._results(job):
-                archive.write(self.jobs.out(job) / name, name)
+    def _pack(self, job: Job, names: Sequence[str], target: Path) -> None:
+        try:
+            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                for name in names:
+                    archive.write(self.jobs.out(job) / name, name)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
 
-    def _results(self, job: Job) -> list[tuple[str, int]]:
-        """Files for people: not what the report and a resume need inside."""
+    async def _results(self, job: Job, value: str | None) -> list[tuple[str, int]]:
+        """Files for people: not what the report and a resume need inside, and of changed answers the asked one's."""
         out = self.jobs.out(job)
-        inside = ("unfinished", "report_data", "report_files")
-        found = [path for path in sorted(out.rglob("*")) if path.is_file() and not path.name.startswith(".")]
-        names = [path.relative_to(out) for path in found]
-        return [(str(name), (out / name).stat().st_size) for name in names if not {*name.parts} & {*inside}]
+        inside = {"unfinished", "report_data", "report_files", ADJUSTED, PAGES}
+        found = _files_in(out, inside)
+        if value is not None:
+            found += _files_in(await self.adjusted.write(job.id, value_of(value)), inside)
+        return [(path.relative_to(out).as_posix(), path.stat().st_size) for path in found]
 
     def _shown(self, job: Job) -> dict[str, Any]:
         challenge = registry.challenge(job.challenge) if job.challenge in registry.BUILT_IN else None
@@ -261,6 +277,12 @@ class _Api:
             **asdict(job),
             "adjust": {"name": adjusting.name, "start": adjusting.start(None)} if adjusting else None,
         }
+
+
+def _files_in(folder: Path, inside: set[str]) -> list[Path]:
+    """All files of a folder but hidden ones and those in some folders."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return [path for path in found if not inside & {*path.relative_to(folder).parts}]
 
 
 def _challenge_name(question: dict[str, Any]) -> str:

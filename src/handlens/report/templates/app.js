@@ -103,46 +103,82 @@
   // --- a result --------------------------------------------------------------------------------------------------------
 
   let awaited = null;
+  const zipped = (id, query) => { find("zip").href = `${base}jobs/${id}/all.zip${query}`; };
   const look = async (job) => {
     shown = job.id;
+    const mine = (asked += 1);
+    find("busy").hidden = true;
     find("result").hidden = false;
     find("result-title").textContent = job.title;
     find("result").scrollIntoView({ block: "start" });
     find("page").src = `${base}jobs/${job.id}/files/${job.page}`;
-    find("zip").href = `${base}jobs/${job.id}/all.zip`;
+    zipped(job.id, "");
     find("adjust-label").hidden = !job.adjust;
     if (job.adjust) {
       find("adjust-name").textContent = job.adjust.name;
       find("adjust").value = job.adjust.start;
       find("adjust-value").textContent = Number(job.adjust.start).toFixed(2);
     }
-    await listFiles(job.id, "");
+    find("downloads").replaceChildren();
+    const files = await filesOf(job.id, "");
+    if (mine === asked) find("downloads").replaceChildren(part("", files));
   };
   const PLUMBING = ["run.json", "report.json"];
-  const listFiles = async (id, changed) => {
-    const files = (await ask(`jobs/${id}/files`)).files.filter(({ name }) => !PLUMBING.includes(name.split("/").pop()));
-    const part = (title, some) => {
-      const links = some.slice(0, 60).flatMap(({ name }) => {
-        const href = `${base}jobs/${id}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
-        return [make("a", { textContent: name, href, download: name.split("/").pop() }), " · "];
-      });
-      return make("p", {}, title, ...links.slice(0, -1), ...(some.length > 60 ? [` and ${some.length - 60} more`] : []));
-    };
-    const moved = files.filter(({ name }) => name.startsWith("adjusted/"));
-    const fitted = files.filter(({ name }) => !name.startsWith("adjusted/"));
-    find("downloads").replaceChildren(...(changed && moved.length ? [part(`${changed}: `, moved), part("As fitted: ", fitted)] : [part("", fitted)]));
+  const filesOf = async (id, query) => (await ask(`jobs/${id}/files${query}`)).files
+    .filter(({ name }) => !PLUMBING.includes(name.split("/").pop()))
+    .map(({ name }) => ({ name, href: `${base}jobs/${id}/files/${name.split("/").map(encodeURIComponent).join("/")}` }));
+  const part = (title, some) => {
+    const links = some.slice(0, 60).flatMap(({ name, href }) =>
+      [make("a", { textContent: name, href, download: name.split("/").pop() }), " · "]);
+    return make("p", {}, title, ...links.slice(0, -1), ...(some.length > 60 ? [` and ${some.length - 60} more`] : []));
   };
-  let asked = 0;
+
+  // --- another threshold: its page at once, its files when the slider has rested -------------------------------------------
+
+  const REST = 600;
+  const rest = () => new Promise((then) => setTimeout(then, REST));
+  let asked = 0, writing = Promise.resolve();
   const adjust = guarded(async () => {
-    const value = Number(find("adjust").value), mine = (asked += 1), id = shown;
-    find("adjust-value").textContent = value.toFixed(2);
+    const value = Number(find("adjust").value).toFixed(2), mine = (asked += 1), id = shown;
+    const stays = () => mine === asked;
+    find("adjust-value").textContent = value;
     find("busy").hidden = false;
-    const { page } = await post(`jobs/${id}/adjust`, { value }).finally(() => { if (mine === asked) find("busy").hidden = true; });
-    if (mine !== asked || id !== shown) return;
-    await listFiles(id, `With ${find("adjust-name").textContent} ${value.toFixed(2)}`);
-    const hash = (() => { try { return find("page").contentWindow.location.hash; } catch (error) { return ""; } })();
-    find("page").src = `${base}jobs/${id}/files/${page}?value=${value}${hash}`;
+    const { page } = await post(`jobs/${id}/adjust`, { value: Number(value) }).finally(() => { if (stays()) find("busy").hidden = true; });
+    if (!stays()) return;
+    const frame = find("page"), query = `?value=${value}`, title = `With ${find("adjust-name").textContent} ${value}`;
+    const hash = (() => { try { return frame.contentWindow.location.hash; } catch (error) { return ""; } })();
+    const loaded = new Promise((then) => frame.addEventListener("load", then, { once: true }));
+    frame.src = `${base}jobs/${id}/files/${page}?asked=${mine}${hash}`;
+    zipped(id, query);
+    find("downloads").replaceChildren(part(`${title}: the files are being written …`, []));
+    await loaded.then(rest);
+    await writing.catch(() => null);  // of a value that is not shown any more
+    if (stays()) await (writing = finish(id, page, query, title, stays));
   });
+  const finish = async (id, page, query, title, stays) => {
+    const files = await filesOf(id, query).catch((error) => {
+      if (stays()) find("downloads").replaceChildren();
+      throw error;
+    });
+    const changed = files.filter(({ name }) => name.startsWith("adjusted/"));
+    const text = await (await fetch(`${base}jobs/${id}/files/${page}`)).text();
+    if (!stays()) return;
+    find("downloads").replaceChildren(part(`${title}: `, changed), part("As fitted: ", files.filter((file) => !changed.includes(file))));
+    complete(find("page").contentDocument, new DOMParser().parseFromString(text, "text/html"));
+  };
+  // What is known with the files alone: links to them, and counts. The page that is looked at stays where it is.
+  const complete = (seen, whole) => {
+    const list = whole.querySelector("main > p.files"), verdict = seen && seen.querySelector(".verdict");
+    if (!verdict || seen.querySelector("main > p.files")) return;
+    verdict.textContent = whole.querySelector(".verdict").textContent;
+    if (list) seen.querySelector("nav.jumps, .sections").before(list);
+    for (const card of whole.querySelectorAll(".card"))
+      for (const what of [".why", "script"]) {
+        const [old, known] = [seen.getElementById(card.id), card].map((each) => each.querySelector(what));
+        if (old && known) old.textContent = known.textContent;
+      }
+    seen.dispatchEvent(new Event("completed"));
+  };
 
   // --- events ------------------------------------------------------------------------------------------------------------
 

@@ -214,15 +214,21 @@
     for (const strip of data.strips || [])
       side.append(make("figure", { className: "strip" }, make("figcaption", { textContent: strip.title }),
         make("img", { alt: strip.title, src: strip.src }), make("figcaption", { textContent: strip.caption })));
+    side.append(foot);
+    fillFoot(data);
+  };
+  const foot = make("div");
+  const fillFoot = (data) => {
+    foot.replaceChildren();
     if (data.files && data.files.length) {
       const links = data.files.map(([name, href, about]) =>
         make("li", {}, make("a", { textContent: name, href }), about ? ` (${about})` : ""));
-      side.append(make("h3", { textContent: "Files" }), make("ul", { className: "files" }, ...links));
+      foot.append(make("h3", { textContent: "Files" }), make("ul", { className: "files" }, ...links));
     }
     const facts = Object.entries(data.facts || {});
     if (facts.length) {
       const terms = facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: number(value) })]);
-      side.append(make("h3", { textContent: "Numbers" }), make("dl", {}, ...terms));
+      foot.append(make("h3", { textContent: "Numbers" }), make("dl", {}, ...terms));
     }
   };
 
@@ -269,6 +275,8 @@
   const arrows = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
 
   const listen = () => {
+    // From the app, which knows files and counts of a changed answer a little after its picture.
+    document.addEventListener("completed", () => { if (dialog.open) fillFoot(JSON.parse(current.querySelector("script").textContent)); });
     dialog.addEventListener("click", (event) => {
       const action = event.target.dataset && event.target.dataset.do;
       if (action) actions[action]();
