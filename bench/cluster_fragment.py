@@ -1,6 +1,6 @@
 """One ink fragment as large as the largest of the contest on several workers: same bytes, memory of each, time.
 
-python bench/cluster_fragment.py --work FOLDER           14830 x 9506 x 65 on four workers; hours of one core in all
+python bench/cluster_fragment.py --work FOLDER           14830 x 9506 x 65 on four workers; with --turns 1 six minutes
 python bench/cluster_fragment.py --work FOLDER --quick   a small one, to see that it works
 
 The fragment is a synthetic one of 1024 x 1024 pixels over and over, as a Zarr of compressed chunks. Chunks that are
