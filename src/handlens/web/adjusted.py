@@ -17,6 +17,7 @@ import anyio
 from handlens import pipeline, registry
 from handlens.errors import DataError
 from handlens.io.files import remove_folder, sweep
+from handlens.io.gate import is_there
 from handlens.web.jobs import Job, Jobs
 
 ADJUSTED = "adjusted"
@@ -50,7 +51,7 @@ class AdjustedAnswers:
         """Where a file of a value is to be; what the page shows is there before the others."""
         out = self._out(id)
         shown = out / PAGES / value / name
-        if shown.is_file() and not (out / ADJUSTED / value).is_dir():
+        if is_there(shown) and not (out / ADJUSTED / value).is_dir():
             return shown
         return await self.write(id, value) / name
 
